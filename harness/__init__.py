@@ -1,0 +1,1 @@
+"""Send on schedule, write down what happened, judge nothing."""

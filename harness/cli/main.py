@@ -1,0 +1,96 @@
+"""The `earwitness` command: gathers the groups, turns a person's mistakes into one line.
+
+Nothing heavy is imported here or at the top of a group file, so that `--help` stays quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from importlib import metadata
+
+import click
+import typer
+
+__all__ = ["app", "main"]
+
+# One file a group, in the order in which `--help` lists them. Each has `register(app)`.
+_GROUPS = (
+    "demo",
+    "run",
+    "report",
+    "judge",
+    "simulate",
+    "serve",
+    "engines",
+    "checkpoint",
+    "accuracy",
+    "check",
+)
+
+EXIT_INTERRUPTED = 130
+EXIT_BAD_ARGUMENTS = 2
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(metadata.version("earwitness"))
+        raise typer.Exit
+
+
+def _build() -> typer.Typer:
+    built = typer.Typer(
+        name="earwitness",
+        help="Measure what a listener hears: open-loop load, audible latency, underruns, WER.",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        add_completion=False,
+    )
+
+    @built.callback()
+    def _root(
+        version: bool = typer.Option(
+            False, "--version", callback=_version, is_eager=True, help="Print the version."
+        ),
+    ) -> None:
+        """Measure what a listener hears: open-loop load, audible latency, underruns, WER."""
+
+    for group in _GROUPS:
+        try:
+            module = importlib.import_module(f"harness.cli.{group}")
+        except ModuleNotFoundError as missing:
+            if missing.name != f"harness.cli.{group}":
+                raise
+            continue
+        module.register(built)
+    return built
+
+
+app = _build()
+
+
+def main() -> None:
+    """Run one command; every error that names its exit code becomes one line on stderr."""
+    try:
+        app(standalone_mode=False)
+    except click.exceptions.Abort:
+        sys.exit(EXIT_INTERRUPTED)
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except click.ClickException as mistake:
+        mistake.show()
+        sys.exit(EXIT_BAD_ARGUMENTS)
+    except KeyboardInterrupt:
+        sys.stderr.write("earwitness: interrupted\n")
+        sys.exit(EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        # The reader of stdout went away (`| head`); the default handler would print a traceback.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except Exception as error:
+        code = getattr(error, "exit_code", None)
+        if code is None:
+            raise
+        sys.stderr.write(f"earwitness: {error}\n")
+        sys.exit(code)
