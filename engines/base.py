@@ -7,7 +7,8 @@ can therefore be tested byte by byte without a network, and one stamp per event 
 everything it says.
 
 Order of a life: `start()` once, then `feed(event)` for every event, until an action is `Done` or
-`Fail`. After that the exchange returns no more actions.
+`Fail`. After that the exchange returns no more actions, and the driver closes a connection
+whose response has not ended.
 
 An `Audio` action carries the bytes themselves, not a range: base64 inside JSON may hold escapes
 and an event may lie across reads, so there is not always one contiguous range to point at.
@@ -322,11 +323,17 @@ class TextAccepted:
 
 @dataclass(frozen=True, slots=True)
 class SideRequest:
-    """Do this HTTP call beside the main one and feed its reply as `SideReply` with the same tag."""
+    """Do this HTTP call beside the main one and feed its reply as `SideReply` with the same tag.
+
+    `text_seq` and `ends_text` mean what they mean on `Send`. Side requests of one exchange are
+    made one after another, in order.
+    """
 
     tag: str
     target: HttpTarget
     body: bytes = b""
+    text_seq: int | None = None
+    ends_text: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -421,7 +428,12 @@ class Exchange(Protocol):
 
     @property
     def target(self) -> Target:
-        """Where to connect."""
+        """Where to connect.
+
+        An HTTP exchange may still change method, path and headers (never the host) until its
+        first `Send`: the driver reads `target` once to connect and again to write the head. So
+        one whose path is only known after a `SideReply` needs no second kind of target.
+        """
         ...
 
     def start(self) -> list[Action]:
