@@ -1,0 +1,29 @@
+"""Mistakes and accidents of analysis that a person can mend: one line and one exit code each."""
+
+from __future__ import annotations
+
+__all__ = ["AnalysisError", "MissingExtraError", "RunDataError", "WeightsError"]
+
+
+class AnalysisError(Exception):
+    """Root of everything raised by `analysis`; `exit_code` is what the command line returns."""
+
+    exit_code = 2
+
+
+class RunDataError(AnalysisError):
+    """A run folder cannot be read, lacks a table, or its derived part cannot be written."""
+
+    exit_code = 6
+
+
+class MissingExtraError(AnalysisError):
+    """An optional part is not installed; the message holds the command that installs it."""
+
+    exit_code = 7
+
+
+class WeightsError(AnalysisError):
+    """Recogniser weights are absent, damaged, or not what they claim to be."""
+
+    exit_code = 7
