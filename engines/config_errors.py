@@ -1,8 +1,10 @@
-"""Read a YAML file into a strict model; every mistake in it becomes one line a person can act on.
+"""Turn what a schema library says about a file into lines a person can act on.
 
-`FILE: path.to.key: 'found' is not one of a, b (did you mean 'a'?)`
+`scenarios/burst.yaml: arrivals.process: 'possion' is not one of constant, poisson, trace
+(did you mean 'poisson'?)`
 
-Shared by everything that reads YAML, so that the lines look the same everywhere.
+Shared by contracts here and by scenarios and gates elsewhere, so that every file of the project
+complains in the same voice.
 """
 
 from __future__ import annotations
@@ -11,243 +13,209 @@ import difflib
 import re
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails, PydanticSerializationError, to_json
 
-__all__ = ["describe", "read_yaml", "suggest", "validate"]
+__all__ = ["closest", "describe", "hint", "load_yaml", "problems", "read_yaml", "show"]
 
-ModelT = TypeVar("ModelT", bound=BaseModel)
-
-_MAX_FOUND_CHARS = 60
-# pydantic joins the choices as `'a', 'b' or 'c'`.
-_QUOTED = re.compile(r"'([^']*)'")
-_TOO_SHORT = re.compile(r"\w+ should have at least (\d+ \w+)")
+_MAX_SHOWN_CHARS = 60
+_CLOSE_ENOUGH = 0.6
 
 
-class _UniqueKeyLoader(yaml.SafeLoader):
-    """SafeLoader that refuses a key written twice; plain YAML would silently keep the last."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[object] = set()
-        for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)
-            if isinstance(key, list | dict | set):
-                continue  # SafeLoader itself says that such a key cannot be used
-            if key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"key {key!r} is written twice", key_node.start_mark
-                )
-            seen.add(key)
-        return super().construct_mapping(node, deep=deep)
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The known word most like `word`, or None where nothing is close."""
+    options = {option.lower(): option for option in known}
+    found = difflib.get_close_matches(word.lower(), list(options), n=1, cutoff=_CLOSE_ENOUGH)
+    return options[found[0]] if found else None
 
 
-def read_yaml(text: str, *, where: str, error: type[Exception]) -> dict[str, Any]:
-    """Parse YAML text whose top level is a mapping.
+def hint(word: object, known: Iterable[str]) -> str:
+    """` (did you mean 'x'?)`, or nothing."""
+    match = closest(str(word), known)
+    return f" (did you mean {match!r}?)" if match else ""
+
+
+def show(value: object) -> str:
+    """A value as a person wrote it, cut to a readable length."""
+    text = repr(value)
+    return text if len(text) <= _MAX_SHOWN_CHARS else text[: _MAX_SHOWN_CHARS - 3] + "..."
+
+
+def describe(error: ValidationError, model: type[BaseModel], *, where: str) -> str:
+    """One line for the whole error: its first problem, and how many more there are.
 
     Args:
-        text: the file's text.
-        where: how to name the file in messages.
-        error: the class to raise.
-
-    Raises:
-        error: a syntax error, a key written twice, or a top level that is no mapping.
+        error: from `model.model_validate`.
+        model: the schema that was applied; tells which keys are known.
+        where: the file or the argument, put in front.
     """
-    try:
-        data = yaml.load(text, Loader=_UniqueKeyLoader)
-    except yaml.MarkedYAMLError as broken:
-        mark = broken.problem_mark
-        line = f":{mark.line + 1}" if mark is not None else ""
-        raise error(f"{where}{line}: not valid YAML: {broken.problem or broken.context}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as broken:
-        raise error(f"{where}: not valid YAML: {_one_line(str(broken))}") from None
-    if not isinstance(data, dict):
-        found = "nothing" if data is None else f"a {_kind_of(data)}"
-        raise error(f"{where}: found {found}, expected `key: value` lines")
-    return data
+    lines = problems(error, model, where=where)
+    more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
+    return lines[0] + more
 
 
-def validate(
-    model: type[ModelT], data: Mapping[str, Any], *, where: str, error: type[Exception]
-) -> ModelT:
-    """Build the model from what YAML or the command line gave.
-
-    The data passes through JSON: a strict model then still takes a list for a tuple and a string
-    for an enum, and nothing else is bent to fit.
-
-    Raises:
-        error: one line per mistake, each with its path.
-    """
-    try:
-        text = to_json(data, inf_nan_mode="constants")
-    except (PydanticSerializationError, ValueError, RecursionError) as broken:
-        raise error(f"{where}: holds a value that is no plain data: {broken}") from None
-    try:
-        return model.model_validate_json(text)
-    except ValidationError as invalid:
-        raise error(describe(invalid, model, where=where)) from None
+def problems(error: ValidationError, model: type[BaseModel], *, where: str) -> list[str]:
+    """Every problem as `where: path.to.key: what was found, what was expected`."""
+    found = error.errors(include_url=False, include_context=True)
+    # A misspelt key is also a missing one; the line with the suggestion is the useful one.
+    found.sort(key=lambda item: item["type"] == "missing")
+    lines: list[str] = []
+    for item in found:
+        line = _problem(dict(item), model, where)
+        if line not in lines:
+            lines.append(line)
+    return lines
 
 
-def describe(invalid: ValidationError, model: type[BaseModel], *, where: str) -> str:
-    """One line per mistake: file, path, what was found, what was expected, a suggestion."""
-    lines = [f"{where}: {_line(details, model)}" for details in invalid.errors(include_url=False)]
-    # A union reports once for each of its members; the same sentence twice helps nobody.
-    return "\n".join(dict.fromkeys(lines))
-
-
-def suggest(found: object, known: Iterable[str]) -> str:
-    """` (did you mean 'x'?)` for the known name closest to `found`, or nothing."""
-    close = difflib.get_close_matches(str(found), list(known), n=1, cutoff=0.6)
-    return f" (did you mean '{close[0]}'?)" if close else ""
-
-
-def _line(details: ErrorDetails, model: type[BaseModel]) -> str:
-    location = details["loc"]
-    kind = details["type"]
+def _problem(item: Mapping[str, Any], model: type[BaseModel], where: str) -> str:
+    loc = tuple(item["loc"])
+    kind, found, context = item["type"], item.get("input"), item.get("ctx") or {}
+    at = f"{where}: {_dotted(loc, model)}"
     if kind == "extra_forbidden":
-        known = _keys_at(model, location[:-1])
-        owner = f"{_path(model, location[:-1])}: " if location[:-1] else ""
-        key = str(location[-1])
-        return f"{owner}unknown key '{key}'; expected {_listing(known)}{suggest(key, known)}"
-    path = _path(model, location) or "top level"
+        known = sorted(_keys_at(model, loc[:-1]))
+        listed = f"; known keys: {', '.join(known)}" if known else ""
+        return f"{at}: unknown key{hint(loc[-1], known)}{listed}"
     if kind == "missing":
-        return f"{path}: missing; it must be given"
-    found = details["input"]
-    if kind in ("enum", "literal_error"):
-        choices = _QUOTED.findall(str(details.get("ctx", {}).get("expected", "")))
+        return f"{at}: missing, but required"
+    if kind in {"literal_error", "enum"}:
+        options = [word.strip("'") for word in _options(str(context.get("expected", "")))]
+        return f"{at}: {show(found)} is not one of {', '.join(options)}{hint(found, options)}"
+    if kind in {"union_tag_invalid", "union_tag_not_found"}:
+        options = _options(str(context.get("expected_tags", "")))
+        tag, key = context.get("tag", "nothing"), str(context.get("discriminator", "")).strip("'")
+        return f"{at}.{key}: {show(tag)} is not one of {', '.join(options)}{hint(tag, options)}"
+    if kind in {"value_error", "assertion_error"}:
         return (
-            f"{path}: {_quote(found)} is not one of {', '.join(choices)}{suggest(found, choices)}"
+            f"{at}: {item['msg'].removeprefix('Value error, ').removeprefix('Assertion failed, ')}"
         )
-    return f"{path}: found {_quote(found)}; {_expectation(details)}"
+    return f"{at}: {_complaint(found, item['msg'])}"
 
 
-def _expectation(details: ErrorDetails) -> str:
-    message = details["msg"]
-    for prefix in ("Value error, ", "Assertion failed, "):
-        message = message.removeprefix(prefix)
-    message = message.replace("Input should be", "expected")
-    message = message.replace("expected an object", "expected `key: value` lines")
-    too_short = _TOO_SHORT.match(message)
-    if too_short:
-        return f"expected at least {too_short[1]}"
-    return message[:1].lower() + message[1:] if message[1:2].islower() else message
+def _complaint(found: object, message: str) -> str:
+    """pydantic's own words, less its vocabulary of Python types."""
+    message = re.sub(r"valid dictionary( or instance of \w+)?", "mapping of keys", message)
+    if message.startswith("Input "):
+        return f"{show(found)} {message.removeprefix('Input ')}"
+    return f"{show(found)}: {message[:1].lower()}{message[1:]}"
 
 
-def _listing(known: Iterable[str]) -> str:
-    names = ", ".join(known)
-    return f"one of {names}" if names else "no keys here"
+def _options(text: str) -> list[str]:
+    """The words of pydantic's `'a', 'b' or 'c'`."""
+    return [word.strip().strip("'") for word in text.replace(" or ", ", ").split(",") if word]
 
 
-def _quote(found: object) -> str:
-    if found is None:
-        return "nothing"
-    if isinstance(found, dict | list):
-        return f"a {_kind_of(found)}"
-    text = repr(found)
-    return text if len(text) <= _MAX_FOUND_CHARS else f"{text[:_MAX_FOUND_CHARS]}..."
-
-
-def _kind_of(value: object) -> str:
-    names = {dict: "mapping", list: "list", str: "text", bool: "truth value"}
-    return names.get(type(value), type(value).__name__)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
-
-
-# -- walking a model by the location of an error ---------------------------------------------------
-
-
-def _path(model: type[BaseModel], location: tuple[int | str, ...]) -> str:
-    """`engines[0].params.voice`; names pydantic adds for the members of a union are left out."""
+def _dotted(loc: tuple[str | int, ...], model: type[BaseModel]) -> str:
+    """`arrivals.rates_rps[2]`; the names that pydantic adds for union members are left out."""
     path = ""
-    for part, _ in _walk(model, location):
+    for depth, part in enumerate(loc):
         if isinstance(part, int):
             path += f"[{part}]"
-        else:
+        elif depth == len(loc) - 1 or _is_real_key(model, loc[:depth], part):
             path += f".{part}" if path else part
-    return path
+    return path or "the whole file"
 
 
-def _keys_at(model: type[BaseModel], location: tuple[int | str, ...]) -> tuple[str, ...]:
-    annotation = [model, *(reached for _, reached in _walk(model, location))][-1]
-    keys = (key for found in _models_in(annotation) for key in _keys_of(found))
-    return tuple(dict.fromkeys(keys))
+def _is_real_key(model: type[BaseModel], parent: tuple[str | int, ...], part: str) -> bool:
+    keys = _keys_at(model, parent)
+    # A mapping with free keys has none on record: every part of it is the user's own.
+    return not keys or part in keys
 
 
-def _walk(
-    model: type[BaseModel], location: tuple[int | str, ...]
-) -> Iterator[tuple[int | str, object]]:
-    """Each part that stands in the file, with the annotation of what it leads to."""
-    annotation: object = model
-    for part in location:
+def _keys_at(model: type[BaseModel], loc: tuple[str | int, ...]) -> set[str]:
+    """The known keys of whatever mapping stands at `loc`, over every union member."""
+    places: list[Any] = [model]
+    for part in loc:
+        places = [inner for place in places for inner in _step(place, part)] or places
+    keys: set[str] = set()
+    for place in places:
+        for candidate in _members(place):
+            if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+                keys |= {info.alias or name for name, info in candidate.model_fields.items()}
+    return keys
+
+
+def _step(place: Any, part: str | int) -> list[Any]:
+    """Annotations reached from `place` by one key or index."""
+    found: list[Any] = []
+    for candidate in _members(place):
+        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+            found += [
+                info.annotation
+                for name, info in candidate.model_fields.items()
+                if part in (name, info.alias)
+            ]
+        arguments = typing.get_args(candidate)
+        if not arguments:
+            continue
         if isinstance(part, int):
-            annotation = _item_of(annotation)
-            yield part, annotation
-            continue
-        models = _models_in(annotation)
-        field = next((f for m in models if (f := _field_of(m, part)) is not None), None)
-        if field is not None:
-            annotation = field
-        elif models and len(models) + _num_other_members(annotation) > 1:
-            continue  # the tag or the class name of a union's member
-        elif _is_internal(part):
-            continue
-        else:
-            annotation = _value_of(annotation)
-        yield part, annotation
+            found.append(arguments[0])
+        elif len(arguments) == 2 and arguments[1] is not Ellipsis:
+            found.append(arguments[1])
+    return found
 
 
-def _is_internal(part: str) -> bool:
-    """`function-after[...]`, `list[int]`, ... : pydantic's own words, never a key in a file."""
-    return "[" in part and part.endswith("]")
-
-
-def _keys_of(model: type[BaseModel]) -> tuple[str, ...]:
-    return tuple(field.alias or name for name, field in model.model_fields.items())
-
-
-def _field_of(model: type[BaseModel], key: str) -> object | None:
-    for name, field in model.model_fields.items():
-        if key in (field.alias, name):
-            return field.annotation
-    return None
-
-
-def _members(annotation: object) -> tuple[object, ...]:
-    """The members of a union (or the one annotation), with `Annotated` taken off."""
+def _members(annotation: Any) -> list[Any]:
+    """Union members and the inside of `Annotated`, flattened."""
     origin = typing.get_origin(annotation)
     if origin is typing.Annotated:
         return _members(typing.get_args(annotation)[0])
     if origin in (typing.Union, types.UnionType):
-        return tuple(m for arg in typing.get_args(annotation) for m in _members(arg))
-    return (annotation,)
+        return [m for inner in typing.get_args(annotation) for m in _members(inner)]
+    return [annotation]
 
 
-def _models_in(annotation: object) -> list[type[BaseModel]]:
-    return [m for m in _members(annotation) if isinstance(m, type) and issubclass(m, BaseModel)]
+class _StrictLoader(yaml.SafeLoader):
+    """Safe YAML that refuses a key given twice: the second would silently win."""
 
 
-def _num_other_members(annotation: object) -> int:
-    members = _members(annotation)
-    return sum(m is not type(None) for m in members) - len(_models_in(annotation))
+def _mapping_without_duplicates(loader: _StrictLoader, node: yaml.MappingNode) -> dict[Any, Any]:
+    loader.flatten_mapping(node)
+    seen: dict[Any, Any] = {}
+    for key_node, value_node in node.value:
+        key = loader.construct_object(key_node, deep=True)
+        if not isinstance(key, (str, int, float, bool)):
+            raise yaml.constructor.ConstructorError(
+                None, None, "a key must be a plain word", key_node.start_mark
+            )
+        if key in seen:
+            raise yaml.constructor.ConstructorError(
+                None, None, f"key {key!r} is given twice", key_node.start_mark
+            )
+        seen[key] = loader.construct_object(value_node, deep=True)
+    return seen
 
 
-def _item_of(annotation: object) -> object:
-    for member in _members(annotation):
-        arguments = typing.get_args(member)
-        if arguments and typing.get_origin(member) is not dict:
-            return arguments[0]
-    return None
+_StrictLoader.add_constructor(
+    yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping_without_duplicates
+)
 
 
-def _value_of(annotation: object) -> object:
-    for member in _members(annotation):
-        arguments = typing.get_args(member)
-        if len(arguments) == 2:
-            return arguments[1]
-    return None
+def load_yaml(text: str, *, where: str, error: type[Exception]) -> Any:
+    """Parse one YAML document; `error` is raised as one line that names `where` and the line.
+
+    A bare `1e3` or `on` is read by YAML 1.1 rules; the schema then says what it expected.
+    """
+    try:
+        return yaml.load(text, Loader=_StrictLoader)
+    except RecursionError:
+        raise error(f"{where}: nested too deeply to be read") from None
+    except (yaml.YAMLError, ValueError) as fault:
+        mark = getattr(fault, "problem_mark", None)
+        line = f" line {mark.line + 1}, column {mark.column + 1}:" if mark else ""
+        said = getattr(fault, "problem", None) or str(fault).splitlines()[0]
+        raise error(f"{where}:{line} not valid YAML: {said}") from None
+
+
+def read_yaml(path: Path, *, error: type[Exception]) -> Any:
+    """Read and parse a YAML file; every way in which that can fail is one line."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise error(f"{path}: is not UTF-8 text") from None
+    except OSError as fault:
+        raise error(f"{path}: cannot be read: {fault.strerror or fault}") from None
+    return load_yaml(text, where=str(path), error=error)

@@ -1,0 +1,73 @@
+"""Keep keys out of everything that is stored or printed, and keep it on one line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from urllib.parse import urlsplit, urlunsplit
+
+__all__ = ["MAX_ERROR_CHARS", "one_line", "redact_headers", "redact_url"]
+
+# The length that a stored error text may have.
+MAX_ERROR_CHARS = 500
+_HIDDEN = "***"
+
+# What keys look like when a server echoes them: bearer values, `sk-...` style tokens, and values
+# of fields whose names say so. Wide on purpose: a hidden word costs less than a published key.
+_SECRET_SHAPES = (
+    re.compile(r"(?i)\b(bearer|token|basic)(\s+)[A-Za-z0-9._~+/=-]{8,}"),
+    re.compile(r"\b(sk|pk|key|xi|rk)([-_])[A-Za-z0-9_-]{12,}"),
+    re.compile(
+        r"(?i)([\"']?[\w-]*(?:api[_-]?key|secret|password|authorization|access[_-]?token)[\"']?)"
+        r"(\s*[:=]\s*)[\"']?[^\s\"',;&}]{4,}"
+    ),
+)
+_SECRET_HEADERS = frozenset(
+    {
+        "authorization",
+        "proxy-authorization",
+        "cookie",
+        "set-cookie",
+        "x-api-key",
+        "api-key",
+        "xi-api-key",
+        "x-user-id",
+        "ocp-apim-subscription-key",
+    }
+)
+
+
+def one_line(text: str | bytes, *, secrets: Iterable[str] = ()) -> str:
+    """Text from a server as one printable line of at most `MAX_ERROR_CHARS`, without keys.
+
+    Args:
+        text: bytes are read as UTF-8, undecodable ones replaced.
+        secrets: values that must not appear whatever they look like.
+    """
+    if isinstance(text, bytes):
+        text = text[: 8 * MAX_ERROR_CHARS].decode("utf-8", "replace")
+    for secret in secrets:
+        if secret:
+            text = text.replace(secret, _HIDDEN)
+    for shape in _SECRET_SHAPES:
+        text = shape.sub(rf"\1\2{_HIDDEN}", text)
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= MAX_ERROR_CHARS else line[: MAX_ERROR_CHARS - 3] + "..."
+
+
+def redact_url(url: str) -> str:
+    """A URL without user, password, query values and fragment: tokens travel in all of them."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    query = "&".join(
+        f"{pair.partition('=')[0]}={_HIDDEN}" for pair in parts.query.split("&") if pair
+    )
+    return urlunsplit((parts.scheme, host, parts.path, query, ""))
+
+
+def redact_headers(
+    headers: Iterable[tuple[str, str]], *, secret: Iterable[str] = ()
+) -> tuple[tuple[str, str], ...]:
+    """Headers with the values of `secret` names and of the usual carriers of keys hidden."""
+    hidden = _SECRET_HEADERS | {name.lower() for name in secret}
+    return tuple((name, _HIDDEN if name.lower() in hidden else value) for name, value in headers)
