@@ -1,0 +1,138 @@
+"""Ask a server who it is and whether it is ready, as its contract says, and read the answers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from engines.base import EngineInfo, HttpTarget, Probe, ProbeReply
+from engines.config_errors import show
+from engines.http_contract import HttpContract, IdentitySpec, LookupSpec
+from engines.http_request import USER_AGENT, Credentials
+from engines.pointer import find
+from engines.redact import one_line
+
+__all__ = ["build_probe"]
+
+# Statuses under which a server does not show who it is: starting up, or a key is missing.
+_CANNOT_TELL = frozenset({401, 403, 429, 500, 502, 503, 504})
+
+
+def build_probe(contract: HttpContract, base_url: str, credentials: Credentials) -> Probe:
+    """The contract's probe calls at this address, with a parser for the replies."""
+    headers = (
+        ("User-Agent", USER_AGENT),
+        ("Accept", "application/json"),
+        ("Accept-Encoding", "identity"),
+        *credentials.headers,
+    )
+    calls = {
+        name: HttpTarget(
+            url=f"{base_url}{path}",
+            method="GET",
+            headers=headers,
+            secret_headers=frozenset(header for header, _ in credentials.headers),
+        )
+        for name, path in contract.probe.calls.items()
+    }
+    return Probe(calls=calls, parse=partial(_parse, contract, credentials.secrets))
+
+
+def _parse(
+    contract: HttpContract, secrets: tuple[str, ...], replies: Sequence[ProbeReply]
+) -> EngineInfo:
+    """Read the replies to all calls; what the server did not say stays empty."""
+    probe = contract.probe
+    if not probe.calls:
+        return EngineInfo(contract.name, is_ready=True, reason="readiness cannot be asked")
+    by_name = {reply.name: reply for reply in replies}
+    documents = {name: _document(reply) for name, reply in by_name.items()}
+    is_ready, reason = _readiness(contract, by_name, documents)
+    is_match, mismatch = _identity(probe.identity, by_name, documents)
+    return EngineInfo(
+        contract=contract.name,
+        is_ready=is_ready,
+        reason=one_line(reason, secrets=secrets),
+        server_name=_first(_look_up(probe.server_name, by_name, documents)),
+        server_version=_first(_look_up(probe.server_version, by_name, documents)),
+        models=_look_up(probe.models, by_name, documents),
+        voices=_look_up(probe.voices, by_name, documents),
+        is_match=is_match,
+        mismatch=one_line(mismatch, secrets=secrets),
+        facts={name: reply.status for name, reply in by_name.items()},
+    )
+
+
+def _readiness(
+    contract: HttpContract, replies: Mapping[str, ProbeReply], documents: Mapping[str, Any]
+) -> tuple[bool, str]:
+    rule = contract.probe.ready
+    if rule is None:
+        for name, answer in replies.items():
+            if answer.status is not None and answer.status < 500:
+                return True, f"{name} answered {answer.status}; readiness itself cannot be asked"
+    asked = rule.call if rule else next(iter(replies), "")
+    reply = replies.get(asked)
+    if reply is None:
+        return False, "no answer"
+    path = contract.probe.calls.get(reply.name, reply.name)
+    if reply.status is None:
+        return False, f"GET {path}: {one_line(reply.body)}"
+    if rule is None or not 200 <= reply.status < 300:
+        return False, f"GET {path}: HTTP {reply.status} {one_line(reply.body)}"
+    if rule.pointer is not None:
+        found = find(documents[reply.name], rule.pointer)
+        if rule.equals not in found:
+            said = show(found[0]) if found else "nothing"
+            return False, f"GET {path}: {rule.pointer} is {said}, not {show(rule.equals)}"
+    return True, ""
+
+
+def _identity(
+    rules: Sequence[IdentitySpec],
+    replies: Mapping[str, ProbeReply],
+    documents: Mapping[str, Any],
+) -> tuple[bool | None, str]:
+    """Whether the right server answers: True, False with the reason, or None: cannot be told."""
+    if not rules:
+        return None, ""
+    for rule in rules:
+        reply = replies.get(rule.call)
+        if reply is None or reply.status is None or reply.status in _CANNOT_TELL:
+            return None, ""
+        found = find(documents[rule.call], rule.pointer)
+        if rule.equals not in found:
+            said = ", ".join(show(value) for value in found[:3]) or f"nothing ({reply.status})"
+            wanted = f"{rule.pointer} = {show(rule.equals)}"
+            return False, f"another server is there: {rule.call} should say {wanted}, says {said}"
+    return True, ""
+
+
+def _document(reply: ProbeReply) -> Any:
+    """The JSON of a good reply, or None."""
+    if reply.status is None or not 200 <= reply.status < 300:
+        return None
+    try:
+        return json.loads(reply.body)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _look_up(
+    rule: LookupSpec | None, replies: Mapping[str, ProbeReply], documents: Mapping[str, Any]
+) -> tuple[str, ...]:
+    if rule is None or rule.call not in replies:
+        return ()
+    if rule.header is not None:
+        wanted = rule.header.lower()
+        headers = replies[rule.call].headers
+        return tuple(one_line(value) for name, value in headers if name.lower() == wanted)
+    assert rule.pointer is not None
+    found = find(documents[rule.call], rule.pointer)
+    return tuple(one_line(value) for value in found if isinstance(value, str))
+
+
+def _first(values: tuple[str, ...]) -> str | None:
+    return values[0] if values else None
