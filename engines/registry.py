@@ -10,13 +10,12 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
-from engines.base import Adapter, Capabilities
+from engines.base import Adapter, Capabilities, EngineCard
 from engines.config_errors import hint
 from engines.errors import ContractError, EngineError, UnknownEngineError
 from engines.http_contract import HttpContract, builtin_contracts, load_contract
@@ -34,18 +33,6 @@ _IN_CODE: Mapping[str, str] = MappingProxyType({})
 
 # Contracts without a usual address are only looked at, never connected, under this one.
 _NO_ADDRESS = "http://127.0.0.1:9"
-
-
-@dataclass(frozen=True, slots=True)
-class EngineCard:
-    """What `earwitness engines` prints of one engine. `base_url` None: no usual address."""
-
-    name: str
-    title: str
-    source: str
-    base_url: str | None
-    capabilities: Capabilities
-    parameters: tuple[str, ...] = ()
 
 
 def names() -> tuple[str, ...]:
