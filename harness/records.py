@@ -32,6 +32,7 @@ __all__ = [
     "RunRecord",
     "RunStatus",
     "StampSource",
+    "TelemetrySample",
     "TextEvent",
     "TransportOutcome",
 ]
@@ -96,12 +97,25 @@ class TextEvent:
     ack_ns: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class TelemetrySample:
+    """One value at one moment; `source` is `selfcheck`, `gpu` or `server`."""
+
+    point_id: str
+    time_ns: int
+    source: str
+    name: str
+    value: float
+
+
 @dataclass(slots=True)
 class RequestRecord:
     """Everything known about one request. Filled in by its recorder alone, stored once.
 
-    `format` is None when no response got far enough to have one. `known_onset_sample` exists only
-    in simulated runs. `server_timing` is JSON text as the server gave it, or None.
+    `format` is None when no response got far enough to have one. `audio_file`, `audio_offset` and
+    `audio_bytes` say where the stored payload lies; it is shorter than the sum of the chunks where
+    the scenario records a part of it only. `known_onset_sample` exists only in simulated runs.
+    `server_timing` is JSON text as the server gave it, or None.
     """
 
     request_id: str
@@ -170,6 +184,7 @@ class RunRecord:
     engines: one mapping per engine: name, contract, base_url (redacted), params, info (the answer
         to "who are you"), capabilities.
     clock: anchor_utc, offsets (list of [run_ns, realtime_ns, uncertainty_ns]), stamp_source, steps.
+    prompts: the set's name, its sha256 and how many prompts were chosen from it.
     """
 
     name: str
@@ -183,6 +198,7 @@ class RunRecord:
     revision: dict[str, Any] = field(default_factory=dict)
     machine: dict[str, Any] = field(default_factory=dict)
     clock: dict[str, Any] = field(default_factory=dict)
+    prompts: dict[str, Any] = field(default_factory=dict)
     command: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     schema_version: int = SCHEMA_VERSION
