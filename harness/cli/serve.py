@@ -1,0 +1,126 @@
+"""`earwitness serve ...`: start a server that comes with the toolkit.
+
+Each sub-command becomes the server: its process is replaced, so signals, exit codes and output are
+the server's own. The bundled voice is under another licence than this file and is therefore only
+ever started, never imported.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NoReturn
+
+import typer
+
+__all__ = ["become_module", "piper_arguments", "register", "serve_app"]
+
+serve_app = typer.Typer(
+    name="serve",
+    help="Start a server that comes with the toolkit.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+class PiperMode(StrEnum):
+    """How the bundled voice cuts its audio into chunks."""
+
+    STREAM = "stream"
+    SENTENCE = "sentence"
+
+
+class PiperPolicy(StrEnum):
+    """Which request gets the next free inference thread."""
+
+    DEADLINE = "deadline"
+    FIFO = "fifo"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group to the command line."""
+    app.add_typer(serve_app)
+
+
+def become_module(module: str, arguments: Sequence[str]) -> NoReturn:
+    """Replace this process by `python -m module arguments`."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # -P: a folder called like one of our packages in the user's directory is not ours.
+    os.execv(sys.executable, [sys.executable, "-P", "-m", module, *arguments])
+
+
+def piper_arguments(
+    *,
+    mode: PiperMode,
+    host: str,
+    port: int,
+    workers: int,
+    policy: PiperPolicy,
+    max_queue: int,
+    noise: float,
+    drain_s: float,
+    api_key_env: str | None,
+    is_bound_to_stdin: bool,
+) -> list[str]:
+    """The command line of the bundled voice's server; it checks the ranges itself."""
+    arguments = [
+        f"--mode={mode.value}",
+        f"--host={host}",
+        f"--port={port}",
+        f"--workers={workers}",
+        f"--policy={policy.value}",
+        f"--max-queue={max_queue}",
+        f"--noise={noise}",
+        f"--drain-s={drain_s}",
+    ]
+    if api_key_env is not None:
+        arguments.append(f"--api-key-env={api_key_env}")
+    if is_bound_to_stdin:
+        arguments.append("--stop-on-stdin-eof")
+    return arguments
+
+
+@serve_app.command("piper")
+def serve_piper(
+    mode: PiperMode = typer.Option(
+        PiperMode.STREAM, help="stream: chunks inside the sentence; sentence: one chunk each."
+    ),
+    host: str = typer.Option("127.0.0.1", help="Address to listen on."),
+    port: int = typer.Option(8123, help="Port to listen on; 0 lets the system choose."),
+    workers: int = typer.Option(1, help="Inference threads."),
+    policy: PiperPolicy = typer.Option(
+        PiperPolicy.DEADLINE,
+        help="deadline: first sound first, then who runs dry soonest; fifo: one after the other.",
+    ),
+    max_queue: int = typer.Option(64, help="Open requests beyond one a worker, then 429."),
+    noise: float = typer.Option(1.0, help="0: the same audio every time; 1: the voice as trained."),
+    drain_s: float = typer.Option(10.0, help="Longest wait for open requests when stopping, in s."),
+    api_key_env: str | None = typer.Option(
+        None, metavar="NAME", help="Ask for the key held in this environment variable."
+    ),
+    stop_on_stdin_eof: bool = typer.Option(
+        False, "--stop-on-stdin-eof", help="Stop when standard input closes (for parent processes)."
+    ),
+) -> None:
+    """Serve the bundled neural voice (for evaluation only) over an OpenAI-shaped API.
+
+    One JSON line on standard output says when it is ready and where; Ctrl-C stops it.
+    """
+    become_module(
+        "engines.embedded",
+        piper_arguments(
+            mode=mode,
+            host=host,
+            port=port,
+            workers=workers,
+            policy=policy,
+            max_queue=max_queue,
+            noise=noise,
+            drain_s=drain_s,
+            api_key_env=api_key_env,
+            is_bound_to_stdin=stop_on_stdin_eof,
+        ),
+    )
