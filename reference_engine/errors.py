@@ -10,9 +10,11 @@ __all__ = [
     "CheckpointError",
     "EngineClosedError",
     "ProfileError",
+    "PromptError",
     "ReferenceEngineError",
     "RefusedError",
     "RequestError",
+    "SamplingError",
     "StepError",
     "UncapturedShapeError",
     "UnsayableError",
@@ -32,7 +34,10 @@ class ProfileError(ReferenceEngineError):
 
 
 class CheckpointError(ReferenceEngineError):
-    """A checkpoint folder is missing, damaged, or not the layout this engine reads."""
+    """A checkpoint folder is missing, damaged, or not the layout this engine reads.
+
+    Names the file, the tensor or key in it, what was found and what was expected.
+    """
 
     exit_code = 7
 
@@ -71,6 +76,14 @@ class UnsayableError(RequestError):
     """The request can never be served by this profile (no bucket, no room, nothing to say)."""
 
     status = 422
+
+
+class PromptError(UnsayableError):
+    """A text, voice, language or instruction that the model cannot be asked to speak."""
+
+
+class SamplingError(UnsayableError):
+    """Sampling settings out of range, or wider than the profile's sampler serves."""
 
 
 class RefusedError(RequestError):
