@@ -1,0 +1,36 @@
+"""The kernels a model runs on, one callable a job; the plain twins unless told otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from reference_engine.kernels import reference
+
+__all__ = ["REFERENCE_KERNELS", "KernelSet"]
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSet:
+    """One implementation of every fused job; signatures are those of `kernels/reference.py`.
+
+    Put a fused kernel in by `dataclasses.replace(REFERENCE_KERNELS, rms_norm=fused)`.
+    """
+
+    rms_norm: Callable[..., Tensor] = reference.rms_norm
+    add_rms_norm: Callable[..., tuple[Tensor, Tensor]] = reference.add_rms_norm
+    silu_gate: Callable[..., Tensor] = reference.silu_gate
+    rotate_and_store: Callable[..., Tensor] = reference.rotate_and_store
+    attend_slots: Callable[..., Tensor] = reference.attend_slots
+    attend_prompt: Callable[..., Tensor] = reference.attend_prompt
+    attend_rows: Callable[..., Tensor] = reference.attend_rows
+    snake_beta: Callable[..., Tensor] = reference.snake_beta
+    penalised_scores: Callable[..., Tensor] = reference.penalised_scores
+    greedy_tokens: Callable[..., Tensor] = reference.greedy_tokens
+    sample_tokens: Callable[..., Tensor] = reference.sample_tokens
+    philox_uniform: Callable[..., Tensor] = reference.philox_uniform
+
+
+REFERENCE_KERNELS = KernelSet()
