@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import hmac
 import logging
-import re
-import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -15,15 +13,13 @@ from aiohttp import web
 from engines.embedded.config import MODEL_ID, OWNER, SERVER_NAME, VOICE_ID
 from engines.embedded.errors import BadRequestError, NothingToSayError, QueueFullError
 from engines.embedded.service import Service, State
-from engines.embedded.speech import serve_speech
+from engines.embedded.speech import REQUEST_ID_HEADER, is_request_id, serve_speech
 
-__all__ = ["REQUEST_ID_HEADER", "build_app", "error_reply"]
+__all__ = ["build_app", "error_reply"]
 
-REQUEST_ID_HEADER = "X-Request-Id"
 NOT_READY_RETRY_S = 1
 
 _SERVICE = web.AppKey("service", Service)
-_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 # Asked before a key can matter: load balancers and probes hold none.
 _OPEN_ROUTES = frozenset({"/health", "/ready"})
 _LOGGER = logging.getLogger(__name__)
@@ -34,10 +30,11 @@ _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 def build_app(service: Service) -> web.Application:
     """The routes of one server."""
     app = web.Application(
-        middlewares=[_say_who, _errors_as_json, _check_key, _refuse_until_ready],
+        middlewares=[_errors_as_json, _check_key, _refuse_until_ready],
         client_max_size=service.config.max_body_bytes,
     )
     app[_SERVICE] = service
+    app.on_response_prepare.append(_say_who)
     app.router.add_get("/health", _health)
     app.router.add_get("/ready", _health)
     app.router.add_get("/v1/models", _models)
@@ -58,30 +55,12 @@ def error_reply(
     return web.json_response(body, status=status, headers=headers)
 
 
-@web.middleware
-async def _say_who(request: web.Request, handler: _Handler) -> web.StreamResponse:
-    """Name the server on every reply, and echo the request's id."""
-    request_id = request.headers.get(REQUEST_ID_HEADER)
-    if request_id is not None and not _REQUEST_ID.fullmatch(request_id):
-        reply: web.StreamResponse = error_reply(
-            400,
-            f"{REQUEST_ID_HEADER}: expected 1 to 128 letters, digits, '.', '_', ':' or '-'",
-            code="bad_request_id",
-        )
-        request_id = None
-    else:
-        request_id = request_id or uuid.uuid4().hex
-        request[REQUEST_ID_HEADER] = request_id
-        reply = await handler(request)
-    if not reply.prepared:
-        _name(request, reply)
-    return reply
-
-
-def _name(request: web.Request, reply: web.StreamResponse) -> None:
+async def _say_who(request: web.Request, reply: web.StreamResponse) -> None:
+    """Name the server on every reply, and echo the request's id where there is one."""
     reply.headers["Server"] = f"{SERVER_NAME}/{request.app[_SERVICE].version}"
-    if REQUEST_ID_HEADER in request:
-        reply.headers[REQUEST_ID_HEADER] = request[REQUEST_ID_HEADER]
+    given = request.headers.get(REQUEST_ID_HEADER, "")
+    if REQUEST_ID_HEADER not in reply.headers and is_request_id(given):
+        reply.headers[REQUEST_ID_HEADER] = given
 
 
 @web.middleware
@@ -186,13 +165,7 @@ async def _one_request(request: web.Request) -> web.Response:
 
 
 async def _speech(request: web.Request) -> web.StreamResponse:
-    service = request.app[_SERVICE]
-    return await serve_speech(
-        request,
-        service,
-        request_id=request[REQUEST_ID_HEADER],
-        name_reply=lambda reply: _name(request, reply),
-    )
+    return await serve_speech(request, request.app[_SERVICE])
 
 
 def _identity(service: Service) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from engines.embedded.errors import PortTakenError, SettingsError
 from engines.embedded.service import Service
 from engines.embedded.synthesiser import Synthesiser
 
-__all__ = ["EVALUATION_NOTICE", "bind_sockets", "client_url", "run_server", "serve"]
+__all__ = ["EVALUATION_NOTICE", "bind_sockets", "client_url", "new_runner", "run_server", "serve"]
 
 EVALUATION_NOTICE = (
     "the bundled voice is for evaluation only: the licence of its training data is unclear for "
@@ -116,14 +116,7 @@ async def serve(
     """
     config = service.config
     _announce(sockets, config=config, stderr=stderr)
-    runner = web.AppRunner(
-        build_app(service),
-        access_log=None,
-        # A client that hangs up cancels its handler, even while the handler waits for a chunk.
-        handler_cancellation=True,
-        auto_decompress=False,
-        shutdown_timeout=_CANCEL_S,
-    )
+    runner = new_runner(service)
     await runner.setup()
     stop = asyncio.Event()
     try:
@@ -135,6 +128,18 @@ async def serve(
     finally:
         service.close()
         await runner.cleanup()
+
+
+def new_runner(service: Service) -> web.AppRunner:
+    """The HTTP server around the routes, not yet listening."""
+    return web.AppRunner(
+        build_app(service),
+        access_log=None,
+        # A client that hangs up cancels its handler, even while the handler waits for a chunk.
+        handler_cancellation=True,
+        auto_decompress=False,
+        shutdown_timeout=_CANCEL_S,
+    )
 
 
 def _announce(sockets: list[socket.socket], *, config: ServerConfig, stderr: TextIO) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+import re
+import uuid
 from typing import NoReturn
 
 from aiohttp import web
@@ -17,19 +18,21 @@ from engines.embedded.service import Service
 from engines.embedded.speech_body import ResponseFormat, SpeechOrder, parse_speech_body
 from engines.embedded.wav import wav_header
 
-__all__ = ["serve_speech"]
+__all__ = ["REQUEST_ID_HEADER", "is_request_id", "serve_speech"]
+
+REQUEST_ID_HEADER = "X-Request-Id"
 
 _LOGGER = logging.getLogger(__name__)
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 _CONTENT_TYPES = {ResponseFormat.PCM: "audio/pcm", ResponseFormat.WAV: "audio/wav"}
 
 
-async def serve_speech(
-    request: web.Request,
-    service: Service,
-    *,
-    request_id: str,
-    name_reply: Callable[[web.StreamResponse], None],
-) -> web.StreamResponse:
+def is_request_id(text: str) -> bool:
+    """Whether a client's name for its request can be kept and echoed as it is."""
+    return _REQUEST_ID.fullmatch(text) is not None
+
+
+async def serve_speech(request: web.Request, service: Service) -> web.StreamResponse:
     """Answer `POST /v1/audio/speech`.
 
     The status line waits for the first audio, so whatever goes wrong before is a proper error
@@ -41,6 +44,7 @@ async def serve_speech(
         QueueFullError: too many requests are open.
     """
     received_ns = service.clock_ns()
+    request_id = _request_id(request)
     body = await _read_body(request, timeout_s=service.config.read_timeout_s)
     order = parse_speech_body(body, max_characters=service.config.max_characters)
     entry = Entry(
@@ -57,7 +61,7 @@ async def serve_speech(
         entry.status = RequestStatus.REFUSED
         entry.ended_ns = service.clock_ns()
         raise
-    reply = _Reply(request, service, order=order, entry=entry, job=job, name_reply=name_reply)
+    reply = _Reply(request, service, order=order, entry=entry, job=job)
     try:
         return await (reply.stream(pool) if order.is_streaming else reply.whole(pool))
     except BaseException as error:
@@ -69,6 +73,18 @@ async def serve_speech(
         entry.num_steps, entry.inference_ns = job.num_steps, job.inference_ns
         entry.ended_ns = service.clock_ns()
         pool.release(job)
+
+
+def _request_id(request: web.Request) -> str:
+    given = request.headers.get(REQUEST_ID_HEADER)
+    if given is None:
+        return uuid.uuid4().hex
+    if not is_request_id(given):
+        raise BadRequestError(
+            f"{REQUEST_ID_HEADER}: expected 1 to 128 letters, digits, '.', '_', ':' or '-'",
+            code="bad_request_id",
+        )
+    return given
 
 
 async def _read_body(request: web.Request, *, timeout_s: float) -> bytes:
@@ -102,14 +118,12 @@ class _Reply:
         order: SpeechOrder,
         entry: Entry,
         job: Job,
-        name_reply: Callable[[web.StreamResponse], None],
     ) -> None:
         self._request = request
         self._service = service
         self._order = order
         self._entry = entry
         self._job = job
-        self._name_reply = name_reply
 
     @property
     def _sample_rate_hz(self) -> int:
@@ -118,6 +132,7 @@ class _Reply:
     def _headers(self) -> dict[str, str]:
         return {
             "Content-Type": _CONTENT_TYPES[self._order.response_format],
+            REQUEST_ID_HEADER: self._entry.request_id,
             "X-Sample-Rate": str(self._sample_rate_hz),
             "X-Channels": "1",
             "X-Accel-Buffering": "no",
@@ -141,7 +156,6 @@ class _Reply:
         """Each chunk as it is made; a WAV header travels with the first."""
         chunk = await pool.next_chunk(self._job)
         response = web.StreamResponse(headers=self._headers())
-        self._name_reply(response)
         await response.prepare(self._request)
         is_wav = self._order.response_format is ResponseFormat.WAV
         preamble = wav_header(self._sample_rate_hz) if is_wav else b""
