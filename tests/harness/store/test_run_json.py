@@ -1,0 +1,98 @@
+"""run.json: whole, and refused by name when it is not what this program can read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import RunFolderError
+from harness.records import RunStatus
+from harness.store import open_run
+from tests.builders.runs import point, record, run_folder
+
+
+def _with(folder: Path, **changes: Any) -> Path:
+    data = json.loads((folder / "run.json").read_text())
+    data.update(changes)
+    (folder / "run.json").write_text(json.dumps(data))
+    return folder
+
+
+def test_the_head_of_a_run_comes_back(tmp_path: Path) -> None:
+    """Status, points and notes are those that were stored."""
+    stored = [point(selfcheck={"loop_lag_ms": {"p99": 0.5}})]
+    run = open_run(run_folder(tmp_path, [record()], points=stored, notes=["one note"]))
+
+    assert (RunStatus.COMPLETE, stored) == (run.record.status, run.record.points)
+    assert ["one note"] == run.record.notes
+
+
+def test_a_newer_folder_is_refused_by_its_version(tmp_path: Path) -> None:
+    """The message names both versions and the file."""
+    folder = _with(run_folder(tmp_path, [record()]), schema_version=99)
+
+    with pytest.raises(RunFolderError, match=r"run\.json: schema_version: 99 is newer than 1"):
+        open_run(folder)
+
+
+def test_an_older_folder_is_refused_by_its_version(tmp_path: Path) -> None:
+    """No version before the first can be read, and the message says what would read it."""
+    folder = _with(run_folder(tmp_path, [record()]), schema_version=0)
+
+    with pytest.raises(RunFolderError, match="0 is older than 1"):
+        open_run(folder)
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [
+        ("{", "not valid JSON"),
+        ("[]", "holds no mapping"),
+        ("{}", "schema_version: found None"),
+        ('{"schema_version": 1}', "is damaged"),
+        ('{"schema_version": true}', "schema_version: found True"),
+    ],
+)
+def test_a_damaged_head_is_one_line(content: str, complaint: str, tmp_path: Path) -> None:
+    """Whatever is wrong with run.json, the message names the file."""
+    folder = run_folder(tmp_path, [record()])
+    (folder / "run.json").write_text(content)
+
+    with pytest.raises(RunFolderError, match=complaint) as refused:
+        open_run(folder)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_folder_without_run_json_is_no_run(tmp_path: Path) -> None:
+    """An arbitrary folder is named as what it is not."""
+    with pytest.raises(RunFolderError, match="is not a run folder"):
+        open_run(tmp_path)
+
+
+def test_a_missing_table_is_named(tmp_path: Path) -> None:
+    """A folder that lost a table says which."""
+    folder = run_folder(tmp_path, [record()])
+    (folder / "chunks.parquet").unlink()
+
+    with pytest.raises(RunFolderError, match=r"chunks\.parquet is missing"):
+        _ = open_run(folder).chunks
+
+
+def test_a_table_that_is_no_parquet_is_named(tmp_path: Path) -> None:
+    """Garbage in a table is one line, not a traceback of a library."""
+    folder = run_folder(tmp_path, [record()])
+    (folder / "requests.parquet").write_bytes(b"garbage")
+
+    with pytest.raises(RunFolderError, match=r"requests\.parquet: cannot be read"):
+        _ = open_run(folder).requests
+
+
+def test_not_a_number_is_stored_as_null(tmp_path: Path) -> None:
+    """JSON has no NaN; an unmeasured value is null."""
+    odd = point(selfcheck={"cpu_share": float("nan")})
+    folder = run_folder(tmp_path, [record()], points=[odd])
+
+    assert {"cpu_share": None} == open_run(folder).record.points[0].selfcheck
