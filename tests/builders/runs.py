@@ -20,11 +20,13 @@ from harness.records import (
 )
 from harness.scenario import Scenario, parse_scenario
 from harness.schedule import Arrival, Schedule
+from harness.store import RunWriter, write_run
 
 __all__ = [
     "PCM_24K",
     "chunk",
     "chunks_of",
+    "kill",
     "ms",
     "point",
     "record",
@@ -208,8 +210,6 @@ def run_folder(
 
     Without `points` there is one for every point id among the records.
     """
-    from harness.store import write_run
-
     pairs = [each if isinstance(each, tuple) else (each, None) for each in records]
     plain = [each for each, _ in pairs]
     if points is None:
@@ -226,3 +226,9 @@ def run_folder(
         pairs,
     )
     return folder
+
+
+def kill(writer: RunWriter) -> None:
+    """Leave the folder as a killed process would: all that was appended, nothing closed."""
+    writer._segment.close()
+    writer._lock.release()

@@ -23,6 +23,7 @@ from harness.store import RunWriter, open_run, write_run
 from tests.builders.runs import (
     PCM_24K,
     chunks_of,
+    kill,
     ms,
     point,
     record,
@@ -163,7 +164,7 @@ def test_an_open_run_can_be_read_while_it_lasts(tmp_path: Path) -> None:
     first = record(chunks=chunks_of([(1, 2)]))
     writer = RunWriter.create(tmp_path / "run", head, schedule_of([first], head.points))
     writer.append(first, [b"ab"])
-    writer._segment.close()  # waits for the writing thread, as a reader in a hurry would not
+    kill(writer)
 
     run = open_run(tmp_path / "run")
     assert (1, 1, b"ab") == (len(run.requests), len(run.chunks), run.payload(first.request_id))
