@@ -1,0 +1,99 @@
+"""Word error rate of a point or an engine, in the form that metrics.json and reports carry.
+
+Every key is there even when nothing was scored: an unmeasured figure is null, with a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from analysis.speech.score import ClipStatus, ScoredRun
+from analysis.speech.wer import BAD_CLIP_WER, bootstrap_interval
+
+__all__ = ["GroupBy", "summarise_wer", "wer_not_measured"]
+
+
+class GroupBy(StrEnum):
+    """What one figure is for."""
+
+    ENGINE = "engine"
+    POINT = "point_id"
+
+
+def wer_not_measured(reason: str) -> dict[str, Any]:
+    """The null figure, with its reason."""
+    return {"value": None, "n": 0, "status": "not_measured", "reason": reason}
+
+
+def summarise_wer(scored: ScoredRun, by: GroupBy) -> dict[str, dict[str, Any]]:
+    """One JSON-ready mapping for each group that has a selected clip.
+
+    `value` is corpus WER after normalisation over all scored clips, `raw` before it; `n` counts
+    scored clips, `selected` drawn ones, `candidates` (by engine) what they were drawn from.
+    """
+    groups = scored.clips.groupby(str(by), sort=True)
+    return {str(name): _summary(clips, scored, by, str(name)) for name, clips in groups}
+
+
+def _summary(clips: pd.DataFrame, scored: ScoredRun, by: GroupBy, name: str) -> dict[str, Any]:
+    settings = scored.settings
+    heard = clips[clips["status"] == str(ClipStatus.SCORED)]
+    seed = int(settings["seed"])
+    candidates = settings["num_candidates"].get(name) if by is GroupBy.ENGINE else None
+    common = {
+        "n": len(heard),
+        "selected": len(clips),
+        "candidates": candidates,
+        "not_scored": _counts(clips["status"], leave_out=ClipStatus.SCORED),
+        "guards": _counts(heard["guard"], leave_out="none"),
+        "unit": settings["unit"],
+        "recogniser": _recogniser(settings["transcriber"]),
+        "normaliser": settings["normaliser"],
+    }
+    if heard.empty:
+        reasons = ", ".join(f"{count} {status}" for status, count in common["not_scored"].items())
+        return wer_not_measured(f"no clip could be scored ({reasons})") | common
+    edits = heard[["substitutions", "deletions", "insertions"]].sum(axis=1)
+    return {
+        **_rate(edits, heard["num_words"], seed),
+        "reason": None,
+        **common,
+        "words": int(heard["num_words"].sum()),
+        "raw": _rate(heard["raw_edits"], heard["raw_num_words"], seed),
+        "mean_of_clips": float(heard["wer"].mean()),
+        "max_of_clips": float(heard["wer"].max()),
+        "bad_clip_share": float((heard["wer"] > BAD_CLIP_WER).mean()),
+        "tail_deletion_share": float((heard["tail_deletions"] > 0).mean()),
+        "loop_share": float((heard["loop_repeats"] > 0).mean()),
+        "substitutions": int(heard["substitutions"].sum()),
+        "deletions": int(heard["deletions"].sum()),
+        "insertions": int(heard["insertions"].sum()),
+    }
+
+
+def _rate(edits: Sequence[int] | pd.Series, words: Sequence[int] | pd.Series, seed: int) -> Any:
+    """Total edits over total words, with the bootstrap interval over clips."""
+    edit_counts, word_counts = np.asarray(edits, np.int64), np.asarray(words, np.int64)
+    interval = bootstrap_interval(edit_counts, word_counts, seed=seed)
+    return {
+        "value": float(edit_counts.sum() / word_counts.sum()),
+        "lo": interval.lo,
+        "hi": interval.hi,
+        "status": interval.status,
+    }
+
+
+def _counts(values: pd.Series, *, leave_out: str) -> dict[str, int]:
+    counted = values[values != str(leave_out)].value_counts()
+    return {str(value): int(count) for value, count in counted.items()}
+
+
+def _recogniser(info: dict[str, Any]) -> str:
+    weights = info["weights_sha256"]
+    digest = f", weights {weights[:12]}" if weights else ""
+    return f"{info['name']} {info['version']} {info['model']}{digest}"

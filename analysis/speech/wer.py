@@ -1,0 +1,156 @@
+"""Word error rate: align one transcript, then add up many without losing a clip.
+
+Corpus WER is total edits over total reference words of all scored clips; an empty transcript is
+all deletions. A mean of clips stands beside it, never instead of it. WER above 1 is real (a
+recogniser or a voice in a loop inserts words) and is printed as it is.
+
+Source: analysis/METRICS.md, "Speech validity".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import jiwer
+import numpy as np
+
+__all__ = [
+    "BAD_CLIP_WER",
+    "Alignment",
+    "Edit",
+    "EditKind",
+    "Interval",
+    "align",
+    "bootstrap_interval",
+    "longest_loop",
+]
+
+BAD_CLIP_WER = 0.5
+_LOOP_MIN_REPEATS = 4
+_LOOP_MAX_WORDS = 6
+_NUM_RESAMPLES = 2000
+_MIN_CLIPS_FOR_INTERVAL = 6
+
+
+class EditKind(StrEnum):
+    """What happened between reference and transcript over a stretch of words."""
+
+    EQUAL = "equal"
+    SUBSTITUTE = "substitute"
+    DELETE = "delete"
+    INSERT = "insert"
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """A stretch of words of one kind: what should have been said, what was heard."""
+
+    kind: EditKind
+    reference: tuple[str, ...]
+    heard: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Alignment:
+    """One clip, aligned word by word."""
+
+    num_words: int
+    substitutions: int
+    deletions: int
+    insertions: int
+    tail_deletions: int  # reference words missing at the very end: a cut-off ending
+    edits: tuple[Edit, ...]
+
+    @property
+    def num_edits(self) -> int:
+        return self.substitutions + self.deletions + self.insertions
+
+    @property
+    def wer(self) -> float:
+        """Edits per reference word; `align` never makes one without reference words."""
+        return self.num_edits / self.num_words
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A 95 % interval, or none with the reason."""
+
+    lo: float | None
+    hi: float | None
+    status: str  # `ok` or `no_interval`
+
+
+def align(reference: str, transcript: str) -> Alignment:
+    """Align two normalised texts.
+
+    Raises:
+        ValueError: the reference has no words; such a text is not scored at all.
+    """
+    reference_words, heard_words = reference.split(), transcript.split()
+    if not reference_words:
+        raise ValueError("a reference without words cannot be scored")
+    found = jiwer.process_words(" ".join(reference_words), " ".join(heard_words))
+    edits = tuple(
+        Edit(
+            kind=EditKind(chunk.type),
+            reference=tuple(reference_words[chunk.ref_start_idx : chunk.ref_end_idx]),
+            heard=tuple(heard_words[chunk.hyp_start_idx : chunk.hyp_end_idx]),
+        )
+        for chunk in found.alignments[0]
+    )
+    last = edits[-1]
+    return Alignment(
+        num_words=len(reference_words),
+        substitutions=found.substitutions,
+        deletions=found.deletions,
+        insertions=found.insertions,
+        tail_deletions=len(last.reference) if last.kind is EditKind.DELETE else 0,
+        edits=edits,
+    )
+
+
+def bootstrap_interval(
+    edits: np.ndarray[tuple[int], np.dtype[np.int64]],
+    words: np.ndarray[tuple[int], np.dtype[np.int64]],
+    *,
+    seed: int,
+) -> Interval:
+    """95 % interval of corpus WER by resampling whole clips, which are what was drawn.
+
+    Below 6 clips there is none: resampling a handful says little but looks like much.
+    """
+    if len(edits) < _MIN_CLIPS_FOR_INTERVAL:
+        return Interval(None, None, "no_interval")
+    rng = np.random.default_rng(seed)
+    drawn = rng.integers(0, len(edits), size=(_NUM_RESAMPLES, len(edits)))
+    wers = edits[drawn].sum(axis=1) / words[drawn].sum(axis=1)
+    lo, hi = np.quantile(wers, (0.025, 0.975))
+    return Interval(float(lo), float(hi), "ok")
+
+
+def longest_loop(words: Sequence[str]) -> int:
+    """How often the worst phrase of up to 6 words repeats back to back; 0 below 4 times.
+
+    A voice that says one thing 4 times in a row, where no text asks for it, is in a loop; so is
+    a recogniser. Compare with the same figure of the reference before blaming either.
+    """
+    worst = max(
+        (
+            _run_from(words, start, size)
+            for size in range(1, _LOOP_MAX_WORDS + 1)
+            for start in range(len(words) - size + 1)
+        ),
+        default=0,
+    )
+    return worst if worst >= _LOOP_MIN_REPEATS else 0
+
+
+def _run_from(words: Sequence[str], start: int, size: int) -> int:
+    """How many times the phrase at `start` stands there back to back."""
+    phrase = words[start : start + size]
+    repeats = 1
+    while words[start + repeats * size : start + (repeats + 1) * size] == phrase:
+        repeats += 1
+    return repeats
