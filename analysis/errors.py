@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-__all__ = ["AnalysisError", "MissingExtraError", "RunDataError", "WeightsError"]
+__all__ = [
+    "AnalysisError",
+    "AudioDecodeError",
+    "MissingExtraError",
+    "RunDataError",
+    "UnsupportedAudioError",
+    "WeightsError",
+]
 
 
 class AnalysisError(Exception):
@@ -15,6 +22,18 @@ class RunDataError(AnalysisError):
     """A run folder cannot be read, lacks a table, or its derived part cannot be written."""
 
     exit_code = 6
+
+
+class AudioDecodeError(AnalysisError):
+    """Payload bytes are not what their format says; names byte, found and expected."""
+
+    exit_code = 2
+
+
+class UnsupportedAudioError(AnalysisError):
+    """A known audio format that this installation has no decoder for."""
+
+    exit_code = 7
 
 
 class MissingExtraError(AnalysisError):

@@ -1,0 +1,164 @@
+"""Where sound begins in a decoded clip.
+
+A level detector on short windows with the mean removed, so that neither a constant offset nor a
+signal stuck at the rail is sound, and with a minimum duration, so that a click is not. The rule
+looks at samples alone: how they were cut into chunks cannot matter.
+
+Source: analysis/METRICS.md, "Onset".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.pcm import FloatArray
+
+__all__ = ["DEFAULT", "NARI_V1", "PRESETS", "Onset", "OnsetPreset", "find_onset"]
+
+
+@dataclass(frozen=True, slots=True)
+class OnsetPreset:
+    """One rule for onset, printed with every figure that depends on it.
+
+    A run of windows lasts as long as its windows advance (their number x `hop_ms`).
+    `short_time_ms` is the window of the refinement; None: the onset is the start of a window.
+    """
+
+    name: str
+    window_ms: float = 10.0
+    hop_ms: float = 1.0
+    threshold_dbfs: float = -45.0
+    sustain_ms: float = 30.0
+    short_time_ms: float | None = 2.0
+
+    def __post_init__(self) -> None:
+        if min(self.window_ms, self.hop_ms, self.sustain_ms) <= 0 or self.threshold_dbfs >= 0:
+            raise ValueError(f"onset preset {self.name!r}: durations must be > 0, level < 0 dBFS")
+
+    @property
+    def num_windows(self) -> int:
+        """Active windows in a row that make an onset."""
+        return max(1, round(self.sustain_ms / self.hop_ms))
+
+    @property
+    def threshold_power(self) -> float:
+        """Mean square at the threshold, full scale = 1."""
+        return float(10.0 ** (self.threshold_dbfs / 10.0))
+
+
+DEFAULT = OnsetPreset("default")
+# The rule behind published figures of the Nari comparison; for reading beside ours.
+NARI_V1 = OnsetPreset("nari-v1", window_ms=20.0, hop_ms=10.0, sustain_ms=20.0, short_time_ms=None)
+PRESETS = (DEFAULT, NARI_V1)
+
+# Beyond this a float payload is mis-scaled anyway; the bound keeps sums of squares exact enough.
+_CLIP_AT = 16.0
+# Most clips begin within the first second, so look there before the whole clip.
+_FIRST_LOOK_S = 1.0
+# With fewer samples the level of steady noise strays above the threshold by chance (8 kHz audio).
+_MIN_SHORT_TIME_SAMPLES = 24
+
+
+@dataclass(frozen=True, slots=True)
+class Onset:
+    """The first audible sample: its index, and its media time in ns from the clip's start."""
+
+    sample: int
+    media_ns: int
+
+
+def find_onset(
+    samples: FloatArray, sample_rate_hz: int, *, preset: OnsetPreset = DEFAULT
+) -> Onset | None:
+    """The first sustained sound of a mono clip, or None where there is none.
+
+    Args:
+        samples: float32 [n], full scale = 1; NaN and infinities count as 0.
+        sample_rate_hz: of those samples.
+        preset: window, level and duration.
+
+    Source: analysis/METRICS.md, "Onset".
+    """
+    num_samples = len(samples)
+    look = min(num_samples, round(_FIRST_LOOK_S * sample_rate_hz))
+    while True:
+        sample = _find_in(_clean(samples[:look]), sample_rate_hz, preset)
+        if sample is not None:
+            return Onset(sample, round(sample * 1_000_000_000 / sample_rate_hz))
+        if look >= num_samples:
+            return None
+        look = num_samples
+
+
+def _clean(samples: FloatArray) -> NDArray[np.float64]:
+    values = samples.astype(np.float64)
+    values[~np.isfinite(values)] = 0.0
+    return np.clip(values, -_CLIP_AT, _CLIP_AT, out=values)
+
+
+def _find_in(x: NDArray[np.float64], sample_rate_hz: int, preset: OnsetPreset) -> int | None:
+    window = max(2, round(preset.window_ms * sample_rate_hz / 1000))
+    if len(x) < window:
+        return None
+    num_windows = int((len(x) - window) * 1000 / (preset.hop_ms * sample_rate_hz)) + 1
+    # Rounded one by one: a hop that is no whole number of samples must not drift.
+    starts = np.rint(np.arange(num_windows) * (preset.hop_ms * sample_rate_hz / 1000)).astype(
+        np.int64
+    )
+    starts = starts[starts + window <= len(x)]
+    is_active = _window_power(x, starts, window) >= preset.threshold_power
+    first = _first_run(is_active, preset.num_windows)
+    if first is None:
+        return None
+    start = int(starts[first])
+    if preset.short_time_ms is None:
+        return start
+    return _refine(x, start, window, sample_rate_hz, preset)
+
+
+def _window_power(
+    x: NDArray[np.float64], starts: NDArray[np.int64], window: int
+) -> NDArray[np.float64]:
+    """Variance of each window: its mean square with its own mean removed."""
+    ends = starts + window
+    sums = np.zeros(len(x) + 1)
+    squares = np.zeros(len(x) + 1)
+    np.cumsum(x, out=sums[1:])
+    np.cumsum(x * x, out=squares[1:])
+    mean = (sums[ends] - sums[starts]) / window
+    power: NDArray[np.float64] = (squares[ends] - squares[starts]) / window - np.square(mean)
+    return power
+
+
+def _first_run(is_active: NDArray[np.bool_], length: int) -> int | None:
+    """Index of the first of `length` True in a row."""
+    if len(is_active) < length:
+        return None
+    counts = np.concatenate(([0], np.cumsum(is_active)))
+    is_run = (counts[length:] - counts[:-length]) == length
+    first = int(np.argmax(is_run))
+    return first if is_run[first] else None
+
+
+def _refine(
+    x: NDArray[np.float64], start: int, window: int, sample_rate_hz: int, preset: OnsetPreset
+) -> int:
+    """The first sample of the window at `start` whose short-time level passes the threshold.
+
+    The short-time level of a sample is the mean square of the last `short_time_ms` up to and
+    including it. The offset to be removed is the median of the quiet before the window (at the
+    start of a clip: of its first second), since the window's own mean is pulled by the sound.
+    """
+    assert preset.short_time_ms is not None
+    short = max(_MIN_SHORT_TIME_SAMPLES, round(preset.short_time_ms * sample_rate_hz / 1000))
+    before = x[max(0, start - window) : start]
+    quiet = before if len(before) >= short else x[:sample_rate_hz]
+    begin = max(0, start - short + 1)
+    power = np.square(x[begin : start + window] - np.median(quiet))
+    sums = np.concatenate((np.zeros(short), np.cumsum(power)))
+    level = (sums[short:] - sums[:-short]) / short
+    passes = np.flatnonzero(level[start - begin :] >= preset.threshold_power)
+    return start + int(passes[0]) if len(passes) else start

@@ -1,0 +1,312 @@
+"""What an ideal player does with chunks as they arrived: when it starts, stalls and ends.
+
+All arithmetic is exact: time is counted in ticks of 1 / sample_rate_hz nanoseconds, in which both
+an arrival (whole ns) and a sample's length (10^9 ticks) are integers. Rounding to whole ns happens
+once, on the way out.
+
+Source: analysis/METRICS.md, "Playback".
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+
+__all__ = [
+    "IMMEDIATE",
+    "UNDERRUN_MIN_MS",
+    "MediaArrival",
+    "PlaybackTimeline",
+    "Stall",
+    "StartKind",
+    "StartRule",
+    "buffer_ms",
+    "delay_ms",
+    "simulate_playback",
+]
+
+_NS_PER_S = 1_000_000_000
+_NS_PER_MS = 1_000_000
+# A stall shorter than this is not counted as an underrun; the stall itself is still stored.
+UNDERRUN_MIN_MS = 1.0
+
+
+class StartKind(StrEnum):
+    """When the player starts."""
+
+    IMMEDIATE = "immediate"  # at the first playable arrival
+    DELAY_MS = "delay_ms"  # that much later
+    BUFFER_MS = "buffer_ms"  # once that much media is in
+
+
+@dataclass(frozen=True, slots=True)
+class StartRule:
+    """A start rule; printed with every figure that depends on it."""
+
+    kind: StartKind
+    value_ms: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.value_ms < float("inf"):
+            raise ValueError(f"start rule {self.kind.value}: {self.value_ms} ms is not >= 0")
+
+    def __str__(self) -> str:
+        if self.kind is StartKind.IMMEDIATE:
+            return self.kind.value
+        return f"{self.kind.value} {self.value_ms:g}"
+
+
+IMMEDIATE = StartRule(StartKind.IMMEDIATE)
+
+
+def delay_ms(value_ms: float) -> StartRule:
+    """Start `value_ms` after the first playable arrival."""
+    return StartRule(StartKind.DELAY_MS, value_ms)
+
+
+def buffer_ms(value_ms: float) -> StartRule:
+    """Start once `value_ms` of media is in; a shorter clip starts when its last chunk is in."""
+    return StartRule(StartKind.BUFFER_MS, value_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class MediaArrival:
+    """One chunk as the player sees it: when it came and how many samples it completed.
+
+    The true arrival lies within `uncertainty_ns` before `arrival_ns`.
+    """
+
+    arrival_ns: int
+    num_samples: int
+    uncertainty_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """Playback stood still, waiting for the chunk at `index` of the arrivals.
+
+    `is_undecided`: shorter than that chunk's stamp is uncertain, so perhaps it never happened.
+    """
+
+    index: int
+    start_ns: int
+    length_ns: int
+    exact_length_ns: Fraction
+    is_undecided: bool
+
+    @property
+    def start_ms(self) -> float:
+        """On the run clock."""
+        return self.start_ns / _NS_PER_MS
+
+    @property
+    def length_ms(self) -> float:
+        return self.length_ns / _NS_PER_MS
+
+
+@dataclass(frozen=True, slots=True)
+class PlaybackTimeline:
+    """One reply as played. Times are ns on the run clock.
+
+    play_ns: per arrival, when its first sample plays (for a chunk without samples, where the next
+        would). due_ns: per arrival, when that sample was needed; slack_ns: due minus arrival. Both
+        are None for the first playable chunk and for chunks without samples.
+    required_delay_ns: the smallest start delay that plays without a gap.
+    exact_end_ns: start + audio duration + sum of the exact stalls, always.
+    """
+
+    start: StartRule
+    sample_rate_hz: int
+    num_samples: int
+    num_playable: int
+    start_ns: int
+    end_ns: int
+    exact_end_ns: Fraction
+    stalls: tuple[Stall, ...]
+    play_ns: tuple[int, ...]
+    due_ns: tuple[int | None, ...]
+    slack_ns: tuple[int | None, ...]
+    required_delay_ns: int
+    media_before: tuple[int, ...]
+
+    @property
+    def is_continuity_applicable(self) -> bool:
+        """Whether there was anything to run dry: a reply in one chunk has no continuity."""
+        return self.num_playable > 1
+
+    def underruns(self, *, min_ms: float = UNDERRUN_MIN_MS) -> tuple[Stall, ...]:
+        """Stalls of at least `min_ms` that certainly happened."""
+        return tuple(s for s in self._long_stalls(min_ms) if not s.is_undecided)
+
+    def undecided(self, *, min_ms: float = UNDERRUN_MIN_MS) -> tuple[Stall, ...]:
+        """Stalls of at least `min_ms` that the stamps cannot prove."""
+        return tuple(s for s in self._long_stalls(min_ms) if s.is_undecided)
+
+    def _long_stalls(self, min_ms: float) -> list[Stall]:
+        return [s for s in self.stalls if s.exact_length_ns >= Fraction(min_ms) * _NS_PER_MS]
+
+    def sample_played_ns(self, sample: int) -> int:
+        """When sample `sample` (0-based) leaves the player.
+
+        Raises:
+            IndexError: the clip has no such sample.
+        """
+        if not 0 <= sample < self.num_samples:
+            raise IndexError(f"sample {sample} of a clip of {self.num_samples}")
+        index = bisect_right(self.media_before, sample) - 1
+        offset = sample - self.media_before[index]
+        return self.play_ns[index] + _round_div(offset * _NS_PER_S, self.sample_rate_hz)
+
+    def sample_arrived_index(self, sample: int) -> int:
+        """Index of the arrival that completed sample `sample`.
+
+        Raises:
+            IndexError: the clip has no such sample.
+        """
+        if not 0 <= sample < self.num_samples:
+            raise IndexError(f"sample {sample} of a clip of {self.num_samples}")
+        return bisect_right(self.media_before, sample) - 1
+
+
+def simulate_playback(
+    arrivals: Sequence[MediaArrival], sample_rate_hz: int, *, start: StartRule = IMMEDIATE
+) -> PlaybackTimeline:
+    """Replay chunk arrivals through an ideal player and find every stall.
+
+    The player starts by `start`, drains in real time, stalls when dry, and resumes at the next
+    arrival. Chunks without samples (a header alone) take no part.
+
+    Args:
+        arrivals: in order, `arrival_ns` on the run clock and whole samples.
+        sample_rate_hz: of those samples.
+        start: immediate, after a delay, or once a buffer is filled.
+
+    Returns:
+        Start, end and stalls in ns on the run clock.
+
+    Raises:
+        ValueError: arrivals go backwards, hold a negative count, or no sample at all.
+
+    Source: analysis/METRICS.md, "Playback".
+    """
+    rate = sample_rate_hz
+    playable = _check(arrivals, rate)
+    start_ns = _start_ns([arrivals[i] for i in playable], rate, start)
+    replay = _Replay(shift=start_ns * rate)
+    for index, arrival in enumerate(arrivals):
+        replay.take(index, arrival, rate)
+    end_ticks = replay.shift + replay.media * _NS_PER_S
+    due = [None if i == playable[0] else ns for i, ns in enumerate(replay.due_ns)]
+    return PlaybackTimeline(
+        start=start,
+        sample_rate_hz=rate,
+        num_samples=replay.media,
+        num_playable=len(playable),
+        start_ns=start_ns,
+        end_ns=_round_div(end_ticks, rate),
+        exact_end_ns=Fraction(end_ticks, rate),
+        stalls=tuple(replay.stalls),
+        play_ns=tuple(replay.play_ns),
+        due_ns=tuple(due),
+        slack_ns=tuple(
+            None if ns is None else ns - arrival.arrival_ns
+            for ns, arrival in zip(due, arrivals, strict=True)
+        ),
+        required_delay_ns=_round_div(replay.required, rate),
+        media_before=tuple(replay.media_before),
+    )
+
+
+class _Replay:
+    """The player's state while arrivals are fed to it, in ticks of 1 / rate ns.
+
+    `shift` is how far playback has been pushed back: sample m plays at shift + m x 10^9 ticks, so
+    a late chunk raises it and nothing ever lowers it.
+    """
+
+    __slots__ = (
+        "due_ns",
+        "first_ns",
+        "media",
+        "media_before",
+        "play_ns",
+        "required",
+        "shift",
+        "stalls",
+    )
+
+    def __init__(self, shift: int) -> None:
+        self.shift = shift
+        self.media = 0
+        self.required = 0
+        self.first_ns: int | None = None
+        self.stalls: list[Stall] = []
+        self.play_ns: list[int] = []
+        self.due_ns: list[int | None] = []
+        self.media_before: list[int] = []
+
+    def take(self, index: int, arrival: MediaArrival, rate: int) -> None:
+        due_ticks = self.shift + self.media * _NS_PER_S
+        is_playable = arrival.num_samples > 0
+        if is_playable:
+            if self.first_ns is None:
+                self.first_ns = arrival.arrival_ns
+            late = arrival.arrival_ns * rate - due_ticks
+            if late > 0:
+                self.stalls.append(_stall(index, arrival, due_ticks, late, rate))
+                self.shift += late
+            behind = (arrival.arrival_ns - self.first_ns) * rate - self.media * _NS_PER_S
+            self.required = max(self.required, behind)
+        self.play_ns.append(_round_div(self.shift + self.media * _NS_PER_S, rate))
+        self.due_ns.append(_round_div(due_ticks, rate) if is_playable else None)
+        self.media_before.append(self.media)
+        self.media += arrival.num_samples
+
+
+def _check(arrivals: Sequence[MediaArrival], rate: int) -> list[int]:
+    """Indices of the chunks that hold samples."""
+    if rate <= 0:
+        raise ValueError(f"sample rate {rate} Hz is not > 0")
+    for index, arrival in enumerate(arrivals):
+        if arrival.num_samples < 0:
+            raise ValueError(f"arrival {index}: {arrival.num_samples} samples is not >= 0")
+        if index and arrival.arrival_ns < arrivals[index - 1].arrival_ns:
+            raise ValueError(
+                f"arrival {index} at {arrival.arrival_ns} ns is before the one at"
+                f" {arrivals[index - 1].arrival_ns} ns"
+            )
+    playable = [i for i, arrival in enumerate(arrivals) if arrival.num_samples]
+    if not playable:
+        raise ValueError("no arrival holds a sample, so there is nothing to play")
+    return playable
+
+
+def _start_ns(playable: Sequence[MediaArrival], rate: int, start: StartRule) -> int:
+    if start.kind is StartKind.BUFFER_MS:
+        wanted = Fraction(start.value_ms) * rate / 1000  # in samples
+        media = 0
+        for arrival in playable:
+            media += arrival.num_samples
+            if media >= wanted:
+                return arrival.arrival_ns
+        return playable[-1].arrival_ns
+    delay_ns = round(start.value_ms * _NS_PER_MS) if start.kind is StartKind.DELAY_MS else 0
+    return playable[0].arrival_ns + delay_ns
+
+
+def _stall(index: int, arrival: MediaArrival, due_ticks: int, late: int, rate: int) -> Stall:
+    return Stall(
+        index=index,
+        start_ns=_round_div(due_ticks, rate),
+        length_ns=_round_div(late, rate),
+        exact_length_ns=Fraction(late, rate),
+        is_undecided=late < arrival.uncertainty_ns * rate,
+    )
+
+
+def _round_div(numerator: int, denominator: int) -> int:
+    """Nearest integer to a quotient, halves upward."""
+    return (2 * numerator + denominator) // (2 * denominator)
