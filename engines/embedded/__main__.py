@@ -14,6 +14,8 @@ from functools import partial
 from importlib import metadata
 from pathlib import Path
 
+from aiohttp.http_exceptions import HttpProcessingError
+
 from engines.embedded.config import Mode, ServerConfig, cache_folder
 from engines.embedded.errors import EmbeddedError, MissingVoiceError, SettingsError
 from engines.embedded.scheduler import PolicyName
@@ -96,9 +98,16 @@ def _is_installed(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
+def _is_not_bad_http(record: logging.LogRecord) -> bool:
+    """A client's malformed HTTP got its 400; a traceback of ours would only bury real ones."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError)
+
+
 def main(argv: Sequence[str]) -> int:
     """Run until stopped; returns the exit code."""
     logging.basicConfig(format="earwitness: %(message)s", level=logging.WARNING)
+    logging.getLogger("aiohttp.server").addFilter(_is_not_bad_http)
     try:
         config = parse_arguments(argv)
         check_extra(_is_installed)

@@ -8,11 +8,13 @@ import os
 import re
 import select
 import signal
+import socket
 import statistics
 import subprocess
 import sys
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -152,6 +154,21 @@ def test_text_without_a_word_is_refused_and_the_server_lives_on(stream_url):
 
 
 @pytest.mark.slow
+def test_malformed_http_is_a_400_without_a_traceback_and_the_pipe_ends_the_server():
+    """Junk on the port leaves the log clean; a parent that dies leaves no server behind."""
+    with embedded_process(["--mode=sentence"]) as server:
+        address = urllib.parse.urlsplit(server.base_url)
+        with socket.create_connection((address.hostname, address.port), timeout=5) as client:
+            client.sendall(b"GET / HTTP/9.9\r\n\r\n")
+            reply = client.recv(1024)
+        said = server.stderr_path.read_text(encoding="utf-8")
+        server.process.stdin.close()
+        assert 0 == server.process.wait(timeout=10)
+
+    assert (b"HTTP/1.0 400", False) == (reply[:12], "Traceback" in said)
+
+
+@pytest.mark.slow
 def test_the_command_starts_the_server_which_is_ready_only_once_warm():
     """From its first answer on: 503 with a reason, then 200 with the ready line, exit 0 on TERM.
 
@@ -217,15 +234,6 @@ def test_a_listener_hears_the_end_when_the_server_is_told_to_stop():
         code = server.process.wait(timeout=10)
 
     assert (before, 0) == (during, code)
-
-
-@pytest.mark.slow
-def test_a_server_bound_to_its_parent_ends_when_the_pipe_closes():
-    """A parent that is killed leaves no server behind."""
-    with embedded_process(["--mode=sentence"]) as server:
-        server.process.stdin.close()
-
-        assert 0 == server.process.wait(timeout=10)
 
 
 class _YesToAll(BaseHTTPRequestHandler):

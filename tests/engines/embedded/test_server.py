@@ -5,12 +5,14 @@ from __future__ import annotations
 import socket
 
 import pytest
+import typer
 
 from engines.embedded.__main__ import check_extra, parse_arguments
 from engines.embedded.config import Mode, ServerConfig
 from engines.embedded.errors import MissingVoiceError, PortTakenError, SettingsError
 from engines.embedded.scheduler import PolicyName
 from engines.embedded.server import bind_sockets, client_url
+from harness.cli.serve import piper_arguments, serve_app
 
 
 @pytest.fixture
@@ -73,6 +75,17 @@ def test_the_command_line_becomes_settings(monkeypatch):
         api_key="s3cret",
         should_stop_on_stdin_eof=True,
     ) == parse_arguments(line.split())
+
+
+def test_the_command_and_the_server_agree_on_every_default():
+    """`earwitness serve piper` without flags is the server without flags."""
+    command = typer.main.get_group(serve_app).commands["piper"]
+    defaults = {parameter.name: parameter.default for parameter in command.params}
+    should_stop = defaults.pop("stop_on_stdin_eof")
+
+    line = piper_arguments(**defaults, is_bound_to_stdin=should_stop)
+
+    assert ServerConfig() == parse_arguments([]) == parse_arguments(line)
 
 
 @pytest.mark.parametrize(
