@@ -117,7 +117,7 @@ def _attend(
     num_rows, count, _ = x.shape
     merged = F.linear(x, layer.qkv).view(num_rows, count, config.num_qkv_heads, config.head_dim)
     # [B, n, heads, D] -> [B, heads, n, D]
-    q, k, v = merged.transpose(1, 2).split(
+    q, k, v = merged.transpose(1, 2).split_with_sizes(
         [config.num_heads, config.num_kv_heads, config.num_kv_heads], dim=1
     )
     k = rotate(k, window.cos, window.sin)

@@ -110,9 +110,9 @@ def rotate_and_store(
     """
     num_kv = k_rows.shape[1]
     num_qk = qkv.shape[1] - num_kv
-    qk, v = qkv.split([num_qk, num_kv], dim=1)
+    qk, v = qkv.split_with_sizes([num_qk, num_kv], dim=1)
     qk = rotate(rms_norm(qk, norm_weight, eps=eps), cos, sin)
-    q, k = qk.split([num_qk - num_kv, num_kv], dim=1)
+    q, k = qk.split_with_sizes([num_qk - num_kv, num_kv], dim=1)
     k_rows.index_copy_(0, rows, k)
     v_rows.index_copy_(0, rows, v)
     return q

@@ -105,7 +105,7 @@ def predict_codes(
     num_rows = hidden.shape[0]
     num_codebooks = model.config.num_codebooks
     start = hidden
-    if weights.projection is not None:
+    if weights.projection is not None and weights.projection_bias is not None:
         start = torch.addmm(weights.projection_bias, hidden, weights.projection)
     tokens = torch.stack((start, weights.inputs.index_select(0, first_codes)), dim=1)
     # First cache row of each batch row: the scratch is [rows, 16] flat.

@@ -1,0 +1,1 @@
+"""Make random checkpoints in the official layout, and look into any."""
