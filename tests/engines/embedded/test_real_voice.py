@@ -43,9 +43,14 @@ def stream_url():
 
 
 @pytest.fixture(scope="session")
-def sentence_url():
-    with embedded_server(mode="sentence") as url:
-        yield url
+def sentence_server():
+    with embedded_process(["--mode=sentence", "--noise=0"]) as server:
+        yield server
+
+
+@pytest.fixture
+def sentence_url(sentence_server):
+    return sentence_server.base_url
 
 
 async def _say(client: aiohttp.ClientSession, text: str, request_id: str) -> list[bytes]:
@@ -154,16 +159,13 @@ def test_text_without_a_word_is_refused_and_the_server_lives_on(stream_url):
 
 
 @pytest.mark.slow
-def test_malformed_http_is_a_400_without_a_traceback_and_the_pipe_ends_the_server():
-    """Junk on the port leaves the log clean; a parent that dies leaves no server behind."""
-    with embedded_process(["--mode=sentence"]) as server:
-        address = urllib.parse.urlsplit(server.base_url)
-        with socket.create_connection((address.hostname, address.port), timeout=5) as client:
-            client.sendall(b"GET / HTTP/9.9\r\n\r\n")
-            reply = client.recv(1024)
-        said = server.stderr_path.read_text(encoding="utf-8")
-        server.process.stdin.close()
-        assert 0 == server.process.wait(timeout=10)
+def test_malformed_http_is_a_400_without_a_traceback(sentence_server):
+    """Junk on the port costs its sender a 400 and leaves the log clean."""
+    address = urllib.parse.urlsplit(sentence_server.base_url)
+    with socket.create_connection((address.hostname, address.port), timeout=5) as client:
+        client.sendall(b"GET / HTTP/9.9\r\n\r\n")
+        reply = client.recv(1024)
+    said = sentence_server.stderr_path.read_text(encoding="utf-8")
 
     assert (b"HTTP/1.0 400", False) == (reply[:12], "Traceback" in said)
 
@@ -216,8 +218,8 @@ def _health_codes_until_ready(process: subprocess.Popen[bytes], url: str) -> lis
 
 
 @pytest.mark.slow
-def test_a_listener_hears_the_end_when_the_server_is_told_to_stop():
-    """TERM in the middle of a reply: the body ends cleanly and whole, then the process ends."""
+def test_a_parent_that_dies_ends_the_server_once_its_listener_has_heard_the_end(stream_url):
+    """The pipe closes in the middle of a reply: the body is whole, then the process is gone."""
 
     async def scene(server):
         async with (
@@ -225,15 +227,15 @@ def test_a_listener_hears_the_end_when_the_server_is_told_to_stop():
             client.post("/v1/audio/speech", json={"input": TEXTS[1]}) as reply,
         ):
             first = await reply.content.readany()
-            server.process.send_signal(signal.SIGTERM)
+            server.process.stdin.close()
             return first + await reply.content.read()
 
+    undisturbed = b"".join(say(stream_url, TEXTS[1])[0])
     with embedded_process(["--noise=0"]) as server:
-        before = b"".join(say(server.base_url, TEXTS[1])[0])
         during = asyncio.run(scene(server))
         code = server.process.wait(timeout=10)
 
-    assert (before, 0) == (during, code)
+    assert (undisturbed, 0) == (during, code)
 
 
 class _YesToAll(BaseHTTPRequestHandler):
