@@ -32,6 +32,7 @@ from harness.scenario_sections import (
     Recording,
     Retries,
     Section,
+    SomeEngines,
     TextPacing,
     Timeouts,
 )
@@ -65,7 +66,7 @@ class Scenario(Section):
 
     schema_version: Literal[1] = Field(alias="schema")
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")]
-    engines: Annotated[tuple[EngineSpec, ...], Field(min_length=1)]
+    engines: SomeEngines
     arrivals: Arrivals
     phases: Phases = Phases()
     prompts: Prompts = Prompts()

@@ -31,6 +31,7 @@ __all__ = [
     "Retries",
     "Section",
     "SlowReader",
+    "SomeEngines",
     "TextPacing",
     "Timeouts",
     "Tls",
@@ -41,6 +42,13 @@ def _finite(value: float) -> float:
     if value in (float("inf"), float("-inf")) or value != value:
         raise ValueError(f"{value} is not a finite number")
     return value
+
+
+def _not_empty(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    # Not by min_length: pydantic then calls a list with one bad item empty as well.
+    if not values:
+        raise ValueError("is empty; give at least one")
+    return values
 
 
 def _without_repeats(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -54,6 +62,14 @@ Finite = Annotated[float, AfterValidator(_finite)]
 Positive = Annotated[Finite, Field(gt=0)]
 NotNegative = Annotated[Finite, Field(ge=0)]
 Share = Annotated[Finite, Field(ge=0, le=1)]
+SomePositive = Annotated[
+    tuple[Positive, ...], AfterValidator(_not_empty), AfterValidator(_without_repeats)
+]
+SomeSeeds = Annotated[
+    tuple[Annotated[int, Field(ge=0)], ...],
+    AfterValidator(_not_empty),
+    AfterValidator(_without_repeats),
+]
 
 
 class Section(BaseModel):
@@ -91,16 +107,15 @@ class EngineSpec(Section):
         return self.name or Path(self.contract).stem
 
 
+SomeEngines = Annotated[tuple[EngineSpec, ...], AfterValidator(_not_empty)]
+
+
 class Arrivals(Section):
     """The load: every rate with every seed is one point. `trace_file` belongs to `trace` alone."""
 
     process: ArrivalProcess = ArrivalProcess.POISSON
-    rates_rps: Annotated[tuple[Positive, ...], Field(min_length=1), AfterValidator(_without_repeats)]
-    seeds: Annotated[
-        tuple[Annotated[int, Field(ge=0)], ...],
-        Field(min_length=1),
-        AfterValidator(_without_repeats),
-    ] = (1,)
+    rates_rps: SomePositive
+    seeds: SomeSeeds = (1,)
     trace_file: str | None = None
 
     @model_validator(mode="after")
