@@ -18,7 +18,7 @@ _SECRET_SHAPES = (
     re.compile(r"(?i)\b(bearer|token|basic)(\s+)[A-Za-z0-9._~+/=-]{8,}"),
     re.compile(r"\b(sk|pk|key|xi|rk)([-_])[A-Za-z0-9_-]{12,}"),
     re.compile(
-        r"(?i)([\"']?[\w-]*(?:api[_-]?key|secret|password|authorization|access[_-]?token)[\"']?)"
+        r"(?i)([\"']?[\w-]{0,32}(?:api[_-]?key|secret|password|authorization|access[_-]?token)[\"']?)"
         r"(\s*[:=]\s*)[\"']?[^\s\"',;&}]{4,}"
     ),
 )
@@ -45,10 +45,12 @@ def one_line(text: str | bytes, *, secrets: Iterable[str] = ()) -> str:
         secrets: values that must not appear whatever they look like.
     """
     if isinstance(text, bytes):
-        text = text[: 8 * MAX_ERROR_CHARS].decode("utf-8", "replace")
+        text = text.decode("utf-8", "replace")
     for secret in secrets:
         if secret:
             text = text.replace(secret, _HIDDEN)
+    # Searching is bounded: what is cut here could not appear in the line anyway.
+    text = text[: 8 * MAX_ERROR_CHARS]
     for shape in _SECRET_SHAPES:
         text = shape.sub(rf"\1\2{_HIDDEN}", text)
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())

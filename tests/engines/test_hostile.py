@@ -1,0 +1,113 @@
+"""Whatever bytes a server sends, in whatever order: no exception, no growth, one ending."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from engines import registry
+from engines.base import (
+    CancelDue,
+    Closed,
+    EndOfBody,
+    Event,
+    Exchange,
+    Headers,
+    Message,
+    SideReply,
+    SpeechRequest,
+    StreamBytes,
+    TextDue,
+)
+from tests.builders.exchanges import drive
+
+ENGINES = registry.names()
+
+_TYPES = st.sampled_from(
+    ["audio/pcm", "audio/wav", "text/event-stream", "application/x-ndjson", "audio/mpeg",
+     "text/html", "application/json", "application/octet-stream", "", "\x00/;;", "audio/*"]
+)  # fmt: skip
+_LINES = st.sampled_from(
+    [b"data: ", b"data:", b"\n", b"\r", b"\r\n", b"\n\n", b": x", b"event: speech.audio.delta",
+     b'{"type":"speech.audio.delta","audio":"AAAA"}', b'{"audio":', b"[DONE]", b"RIFF", b'"',
+     b'{"type":"audio-chunk","payload_length":4}', b'{"data":"zz"}', b"\xff\xfe", b"\xe2\x80\xa8",
+     b'{"type":"audio-start","data":{"rate":22050,"width":2,"channels":1}}\n', b"null", b"{}"]
+)  # fmt: skip
+_BYTES = st.one_of(st.binary(max_size=64), st.lists(_LINES, max_size=8).map(b"".join))
+_TEXTS = st.one_of(
+    st.text(max_size=40),
+    st.sampled_from(
+        ['{"type":"error"}', '{"type":"session.created"}', '{"type":"audio.start"}', "[1]", "{",
+         '{"type":"response.done","audio_chunks":"x"}', '{"type":"input_text.ack","sequence":{}}',
+         '{"audio":"AA=="}', '{"type":"request.configured"}', '{"type":["a"]}', "null", "[" * 5000]
+    ),
+)  # fmt: skip
+_EVENTS: st.SearchStrategy[Event] = st.one_of(
+    st.builds(
+        lambda status, kind, extra: Headers(status, (("content-type", kind), *extra)),
+        st.sampled_from([101, 200, 201, 204, 299, 404, 429, 500]),
+        _TYPES,
+        st.lists(st.tuples(st.just("x-sample-rate"), st.text(max_size=6)), max_size=2),
+    ),
+    st.builds(StreamBytes, _BYTES),
+    st.builds(Message, st.one_of(_TEXTS, _BYTES)),
+    st.builds(TextDue, st.integers(0, 5), st.text(max_size=5), st.booleans()),
+    st.builds(CancelDue),
+    st.builds(SideReply, st.text(max_size=8), st.sampled_from([0, 200, 404]), _BYTES),
+    st.builds(EndOfBody),
+    st.builds(Closed, st.sampled_from([None, 1000, 1006, 1011])),
+)
+
+
+def _open(name: str) -> Exchange:
+    adapter = registry.create(name, base_url="http://127.0.0.1:9", environ={})
+    is_incremental = adapter.capabilities.has_incremental_text
+    return adapter.open(SpeechRequest("r", "Hello there.", is_incremental=is_incremental))
+
+
+@pytest.fixture(params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> str:
+    """One engine by name."""
+    return str(request.param)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(events=st.lists(_EVENTS, max_size=14))
+def test_any_order_of_any_events_is_survived(engine: str, events: list[Event]):
+    """Never an exception, never an action after the end, never audio before its format."""
+    drive(_open(engine), events)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(kind=_TYPES, pieces=st.lists(_BYTES, max_size=20))
+def test_any_body_of_any_type_is_survived(engine: str, kind: str, pieces: list[bytes]):
+    """After a good head, whatever follows ends in exactly one way."""
+    events: list[Event] = [Headers(200, (("content-type", kind),))]
+    events += [StreamBytes(piece) for piece in pieces]
+    played = drive(_open(engine), [*events, EndOfBody(), Closed()])
+
+    assert played.ending is not None
+
+
+@pytest.mark.parametrize("kind", ["audio/pcm", "text/event-stream", "application/x-ndjson", "x/y"])
+@pytest.mark.parametrize("filler", [b"x", b'{"a":', b"data: x\n", b":\n", b"\x00"])
+def test_an_endless_body_is_not_hoarded(engine: str, kind: str, filler: bytes):
+    """40 MB of noise leave less than a few MB behind."""
+    exchange = _open(engine)
+    exchange.start()
+    exchange.feed(Headers(200, (("content-type", kind),)))
+    block = StreamBytes(filler * (65_536 // len(filler)))
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for _ in range(640):
+            exchange.feed(block)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert 24 * 2**20 > held

@@ -1,0 +1,69 @@
+"""The walk-through of engines/README.md is true: one YAML and one fixture make an engine."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel
+
+from engines import http_contract, registry
+from engines.base import SpeechRequest
+from tests.engines.canned import load_fixture
+from tests.engines.contract_suite import CHECKS
+
+README = Path(http_contract.__file__).parent / "README.md"
+
+
+@pytest.fixture
+def acme(tmp_path: Path) -> Path:
+    """The two files of the walk-through, as a reader would write them."""
+    text = README.read_text()
+    blocks = re.findall(r"^`(\S+\.yaml)`:\n\n```yaml\n(.*?)^```", text, re.M | re.S)
+    assert ["engines/contracts/acme.yaml", "tests/engines/fixtures/acme.yaml"] == [
+        name for name, _ in blocks
+    ]
+    for name, content in blocks:
+        (tmp_path / name.replace("/", "_")).write_text(content)
+    return tmp_path
+
+
+def test_the_walk_through_makes_an_engine_that_passes_the_whole_suite(acme: Path):
+    """Every check of the contract suite holds for the engine of the README, without Python."""
+    fixture = load_fixture(
+        acme / "tests_engines_fixtures_acme.yaml",
+        contract=str(acme / "engines_contracts_acme.yaml"),
+    )
+    for check in CHECKS:
+        check(fixture)
+
+
+def test_a_contract_file_is_an_engine_wherever_a_name_is(acme: Path):
+    """`create` takes the path; the promise follows the parameter."""
+    path = str(acme / "engines_contracts_acme.yaml")
+    adapter = registry.create(path, params={"format": "wav"})
+
+    assert "acme" == adapter.name
+    assert b'"format":"wav"' in adapter.open(SpeechRequest("r", "Hi.")).start()[0].data
+
+
+def test_every_key_of_a_contract_is_documented():
+    """A key that the README does not name is a key nobody will find."""
+    section = README.read_text().split("## A contract, key by key")[1].split("\n## ")[0]
+    models = [
+        model
+        for model in vars(http_contract).values()
+        if isinstance(model, type)
+        and issubclass(model, BaseModel)
+        and model.__module__ == http_contract.__name__
+        and not model.__name__.startswith("_")
+    ]
+    missing = {
+        info.alias or name
+        for model in models
+        for name, info in model.model_fields.items()
+        if not re.search(rf"\b{re.escape(info.alias or name)}\b", section)
+    }
+
+    assert set() == missing
