@@ -57,7 +57,7 @@ def test_silent_child_is_given_up_after_the_limit():
     """A child that never says ready is stopped and reported with the limit."""
     silent = child("import sys; sys.stdin.read()", ready_s=0.2)
 
-    with pytest.raises(EngineNotReadyError, match="not ready within 0.2 s"), silent:
+    with pytest.raises(EngineNotReadyError, match=r"not ready within 0\.2 s"), silent:
         pass
 
 
