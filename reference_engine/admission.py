@@ -1,0 +1,128 @@
+"""Who may enter: slots, Talker positions, and the length at which a request is a runaway.
+
+Integers only. A request is refused at once if it can never fit, and otherwise waits in order
+until a slot is free and its worst case fits the budget of positions; nothing that was admitted is
+ever evicted, so no stream has to be rebuilt.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from dataclasses import dataclass
+
+from reference_engine.batch import Catalogue, Stage
+from reference_engine.config import Profile
+from reference_engine.errors import UnsayableError
+from reference_engine.messages import Job, RequestStats, Sink
+
+__all__ = ["Admission", "Waiting"]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """A request in the queue, with the codec frames it may make at most."""
+
+    job: Job
+    sink: Sink
+    stats: RequestStats
+    max_frames: int
+
+
+class Admission:
+    """Slots and positions of one engine, and the queue in front of them."""
+
+    def __init__(self, profile: Profile, catalogue: Catalogue) -> None:
+        self._profile, self._catalogue = profile, catalogue
+        # Slot 0 is padding. The lowest free slot first: used rows stay together.
+        self._free = list(range(profile.slots, 0, -1))
+        self._held: dict[int, int] = {}
+        full = profile.slots * profile.positions_per_slot
+        self._budget = profile.kv_budget_positions or full
+        self.queue: deque[Waiting] = deque()
+        self.positions_held = 0
+
+    @property
+    def num_active(self) -> int:
+        """Slots in use."""
+        return len(self._held)
+
+    @property
+    def num_free(self) -> int:
+        """Slots free."""
+        return len(self._free)
+
+    def _max_frames(self, job: Job) -> int:
+        """The codec frames a request may make, after all guards.
+
+        A text still to come counts for as long as `max_new_tokens` and the slot's room allow.
+        """
+        limit = job.max_new_tokens - 1
+        if limit < 1:
+            raise UnsayableError(
+                f"max_new_tokens: {job.max_new_tokens} makes no codec frame; at least 2 are needed"
+            )
+        room = min(self._profile.positions_per_slot, self._budget) - job.num_prompt_positions
+        if job.is_text_complete:
+            limit = min(limit, self._guard(job.num_characters))
+        else:
+            limit = min(limit, max(room, 1))
+        if limit > room:
+            raise UnsayableError(
+                f"the request may need {job.num_prompt_positions + limit} positions, and a slot has"
+                f" {room + job.num_prompt_positions}; shorten the text or lower max_new_tokens"
+            )
+        return limit
+
+    def _guard(self, num_characters: int) -> int:
+        guards = self._profile.guards
+        return guards.min_frames + math.ceil(guards.frames_per_character * num_characters)
+
+    def limit_once_known(self, job: Job, num_characters: int) -> int:
+        """The codec frames of a request whose text has come to its end."""
+        return min(self._max_frames(job), self._guard(num_characters))
+
+    def check(self, job: Job) -> int:
+        """The codec frames a request may make at most.
+
+        Raises:
+            UnsayableError: what it may need can never fit, or no captured shape covers it.
+        """
+        if not job.has_stored_prefix and job.num_prefill_positions:
+            tokens = job.num_prefill_positions
+            if self._catalogue.width_bucket(Stage.PREFILL, tokens) is None:
+                raise UnsayableError(
+                    f"the prompt has {tokens} rows, the largest captured prefill has"
+                    f" {self._catalogue.max_width(Stage.PREFILL)}; shorten the text or instruction"
+                )
+        return self._max_frames(job)
+
+    def take(self) -> tuple[int, Waiting] | None:
+        """A slot for the request in front, or None while it does not fit.
+
+        Nobody overtakes: a large request is not starved by small ones behind it.
+        """
+        if not self.queue or not self._free:
+            return None
+        waiting = self.queue[0]
+        needed = waiting.job.num_prompt_positions + waiting.max_frames
+        if self.positions_held + needed > self._budget:
+            return None
+        self.queue.popleft()
+        slot = self._free.pop()
+        self._held[slot] = needed
+        self.positions_held += needed
+        return slot, waiting
+
+    def release(self, slot: int) -> None:
+        """The slot is free, and so are its positions."""
+        self.positions_held -= self._held.pop(slot)
+        self._free.append(slot)
+
+    def drop(self, request_id: str) -> Waiting | None:
+        """Take a request out of the queue."""
+        for waiting in self.queue:
+            if waiting.job.request_id == request_id:
+                self.queue.remove(waiting)
+                return waiting
+        return None
