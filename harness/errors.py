@@ -7,8 +7,10 @@ __all__ = [
     "AuthorizationError",
     "EngineNotReadyError",
     "HarnessError",
+    "LoadStoppedError",
     "MissingExtraError",
     "RunFolderError",
+    "RunInterruptedError",
     "ScenarioError",
 ]
 
@@ -53,3 +55,15 @@ class MissingExtraError(HarnessError):
     """An optional part is not installed; the message holds the command that installs it."""
 
     exit_code = 7
+
+
+class RunInterruptedError(HarnessError):
+    """The user ended it; where a folder exists, it is closed and can be read."""
+
+    exit_code = 130
+
+
+class LoadStoppedError(HarnessError):
+    """A safety rule ended a run; the folder is closed and says why."""
+
+    exit_code = 3

@@ -116,18 +116,17 @@ def estimate_load(
 
     Args:
         scenario: for phases and price.
-        schedules: the plans, one a point of the scenario, in the order of its points.
+        schedules: the plans, one a point.
         prompts: the texts.
-        base_urls: engine label -> address.
+        base_urls: point id -> address of its engine.
         resolve: name look-up, to tell public hosts from private ones.
     """
     consent = scenario.authorization
     price = None if consent is None else consent.price_per_million_characters
     point_s = scenario.phases.warmup_s + scenario.phases.measure_s + scenario.phases.drain_s
-    engines = {point.point_id: point.engine for point in scenario.points()}
     by_host: dict[str, list[Schedule]] = {}
     for plan in schedules:
-        host = _host_of(base_urls[engines[plan.point_id]])
+        host = _host_of(base_urls[plan.point_id])
         by_host.setdefault(host, []).append(plan)
     estimates = []
     for host, plans in by_host.items():

@@ -14,6 +14,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import Any
 
 from engines.base import AudioFormat, Buffer, PayloadEncoding, SampleFormat
 from harness.errors import RunFolderError
@@ -222,15 +223,18 @@ class SegmentWriter:
         return replace(record, audio_file=self._audio_name, audio_offset=offset, audio_bytes=size)
 
     def _cleaned(self, record: RequestRecord) -> RequestRecord:
-        error_text, server_timing = record.error_text, record.server_timing
-        if error_text is not None:
-            error_text = self._redact(error_text)
-            if not self._keep_text and record.text:
-                error_text = error_text.replace(record.text, "***")
-        if server_timing is not None:
-            server_timing = self._redact(server_timing)
-        text = record.text if self._keep_text else ""
-        return replace(record, error_text=error_text, server_timing=server_timing, text=text)
+        """The record without secrets in texts that came from a server, and without its prompt
+        where prompts are not kept."""
+        said: dict[str, Any] = {
+            name: self._redact(value)
+            for name in ("error_text", "server_timing", "content_type")
+            if (value := getattr(record, name)) is not None
+        }
+        if self._keep_text:
+            return replace(record, **said)
+        if record.text:
+            said = {name: value.replace(record.text, "***") for name, value in said.items()}
+        return replace(record, **said, text="")
 
 
 _WHAT_TO_DO = (

@@ -167,6 +167,10 @@ class RunWriter:
         """Hand over samples; returns at once."""
         self._segment.append_telemetry(rows)
 
+    def note_point(self, point: PointRecord) -> None:
+        """Put the state of one point into the log alone; returns at once."""
+        self._segment.append_point(replace(point))
+
     def save_point(self, point: PointRecord) -> None:
         """Put the state of one point into the log and into run.json.
 

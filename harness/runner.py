@@ -1,0 +1,415 @@
+"""Run a scenario: every point, one after the other, into one run folder. Judges nothing.
+
+Whatever ends it, the folder is closed in order: `complete`, `interrupted` by the user, or
+`incomplete` where a safety rule or the disk ended it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from engines.base import Buffer, EngineInfo
+from harness.clock import RunClock
+from harness.dispatcher import Progress, run_point
+from harness.environment import Environment
+from harness.errors import RunFolderError, RunInterruptedError
+from harness.plan import RunPlan, redacted, redactor
+from harness.point_settings import point_settings, wire_settings
+from harness.probe import identify
+from harness.records import (
+    Phase,
+    PointRecord,
+    RequestRecord,
+    RunKind,
+    RunRecord,
+    RunStatus,
+    StampSource,
+    TransportOutcome,
+)
+from harness.safety import PUBLIC_MAX_ERROR_SHARE, StopRule
+from harness.scenario import Point
+from harness.schedule import Schedule
+from harness.store import RunWriter, open_run
+
+__all__ = [
+    "RunObserver",
+    "RunResult",
+    "SilentObserver",
+    "check_folder",
+    "remaining_points",
+    "run_scenario",
+]
+
+
+class RunObserver(Protocol):
+    """Who is told how a run goes; called on the loop, so it must be quick."""
+
+    def on_waiting(self, engine: str, reason: str) -> None:
+        """An engine is not ready yet."""
+        ...
+
+    def on_engine(self, engine: str, info: EngineInfo) -> None:
+        """An engine is there and said who it is."""
+        ...
+
+    def on_point(self, point: Point, schedule: Schedule) -> None:
+        """A point begins."""
+        ...
+
+    def on_progress(self, progress: Progress) -> None:
+        """Four times a second."""
+        ...
+
+
+class SilentObserver:
+    """Hears everything and says nothing."""
+
+    def on_waiting(self, engine: str, reason: str) -> None:
+        """Nothing."""
+
+    def on_engine(self, engine: str, info: EngineInfo) -> None:
+        """Nothing."""
+
+    def on_point(self, point: Point, schedule: Schedule) -> None:
+        """Nothing."""
+
+    def on_progress(self, progress: Progress) -> None:
+        """Nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How a run ended. `reason` says why it is not complete; counts are of the measured phase."""
+
+    folder: Path
+    status: RunStatus
+    num_measured: int
+    num_ok: int
+    reason: str = ""
+
+
+class _Sink:
+    """What a finished request passes on its way into the store: counts, and the rule to stop.
+
+    Raises out of `append`, and so ends the point, when the disk has failed.
+    """
+
+    def __init__(self, writer: RunWriter, rule: StopRule, stop: asyncio.Event) -> None:
+        self._writer = writer
+        self._rule = rule
+        self._stop = stop
+        self.num_measured = 0
+        self.num_ok = 0
+
+    def append(self, record: RequestRecord, payload: Sequence[Buffer]) -> None:
+        """Take over one finished request."""
+        if self._writer.failure is not None:
+            raise self._writer.failure
+        if record.phase is Phase.MEASURE:
+            self.num_measured += 1
+            self.num_ok += record.transport_outcome is TransportOutcome.OK
+        self._rule.note(record)
+        if self._rule.reason is not None:
+            self._stop.set()
+        self._writer.append(record, payload)
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that exists before anything is sent.
+
+    Raises:
+        RunFolderError: it exists.
+    """
+    if folder.exists():
+        raise RunFolderError(
+            f"{folder}: exists already and a run folder is never re-used; name another with -o, "
+            "or go on with it by --resume"
+        )
+
+
+async def run_scenario(
+    plan: RunPlan,
+    folder: Path,
+    *,
+    environment: Environment,
+    observer: RunObserver | None = None,
+    command: Sequence[str] = (),
+    stop: asyncio.Event | None = None,
+    is_resumed: bool = False,
+) -> RunResult:
+    """Find out who is there, run every point of the plan, close the folder.
+
+    Args:
+        plan: from `plan_run`.
+        folder: must not exist; with `is_resumed` a closed run of the same scenario.
+        environment: stored with the run.
+        observer: is told how it goes.
+        command: the command line, stored without secrets.
+        stop: once set, the run ends in order and is marked `interrupted`.
+
+    Raises:
+        EngineNotReadyError: an engine is unreachable, not ready, or another server.
+        RunInterruptedError: stopped before anything was sent; there is no folder.
+        RunFolderError: the folder exists, or the disk failed; what was stored can be recovered.
+    """
+    observer = observer or SilentObserver()
+    stop = stop or asyncio.Event()
+    if not is_resumed:
+        check_folder(folder)
+    clock = RunClock()
+    infos = await _identify_all(plan, clock, observer, stop)
+    redact = redactor(plan.secrets)
+    if is_resumed:
+        stored = open_run(folder).record
+        writer = RunWriter.resume(folder, _plans_to_add(stored, plan), redact=redact)
+        _go_on(writer.run, clock)
+    else:
+        head = _head(plan, infos, clock=clock, environment=environment, command=command)
+        writer = RunWriter.create(folder, head, plan.schedules, redact=redact)
+    rule = StopRule(_max_error_share(plan))
+    run = _Run(plan, writer, clock=clock, observer=observer, stop=stop, rule=rule)
+    status = RunStatus.INCOMPLETE
+    try:
+        await run.all_points()
+        if rule.reason is None:
+            status = RunStatus.INTERRUPTED if stop.is_set() else RunStatus.COMPLETE
+        else:
+            writer.run.notes.append(rule.reason)
+    finally:
+        # Also on the way out of an error: what had finished is kept, in order.
+        writer.close(status)
+    sink = run.sink
+    return RunResult(folder, status, sink.num_measured, sink.num_ok, rule.reason or "")
+
+
+class _Once:
+    """Calls a function the first time, and then no more."""
+
+    def __init__(self, function: Callable[[], None]) -> None:
+        self._function: Callable[[], None] | None = function
+
+    def call(self) -> None:
+        function, self._function = self._function, None
+        if function is not None:
+            function()
+
+
+class _Run:
+    """The points of one sitting, one after the other."""
+
+    def __init__(
+        self,
+        plan: RunPlan,
+        writer: RunWriter,
+        *,
+        clock: RunClock,
+        observer: RunObserver,
+        stop: asyncio.Event,
+        rule: StopRule,
+    ) -> None:
+        self._plan = plan
+        self._writer = writer
+        self._clock = clock
+        self._observer = observer
+        self._stop = stop
+        self._texts = {prompt.id: prompt.text for prompt in plan.prompts.prompts}
+        self.sink = _Sink(writer, rule, stop)
+
+    async def all_points(self) -> None:
+        """Until they are done, or one is stopped."""
+        for point, schedule in zip(self._plan.points, self._plan.schedules, strict=True):
+            if self._stop.is_set():
+                return
+            self._observer.on_point(point, schedule)
+            await self._one_point(point, schedule)
+
+    async def _one_point(self, point: Point, schedule: Schedule) -> None:
+        record = _planned(point, schedule)
+
+        # A run that is killed later then knows when this point began.
+        noted = _Once(partial(self._writer.note_point, record))
+
+        def on_progress(progress: Progress) -> None:
+            noted.call()
+            self._observer.on_progress(progress)
+
+        plan = self._plan
+        try:
+            await run_point(
+                plan.adapters[point.engine],
+                schedule.arrivals,
+                point=record,
+                texts=self._texts,
+                settings=point_settings(
+                    plan.scenario,
+                    rate_rps=point.rate_rps,
+                    seed=point.seed,
+                    user_agent=plan.user_agent,
+                ),
+                clock=self._clock,
+                sink=self.sink,
+                on_progress=on_progress,
+                on_telemetry=self._writer.append_telemetry,
+                stop=self._stop,
+            )
+        finally:
+            _note_clock(self._writer.run, self._clock, record)
+            self._writer.save_point(record)
+
+
+# -- before the first point ------------------------------------------------------------------------
+
+
+async def _identify_all(
+    plan: RunPlan, clock: RunClock, observer: RunObserver, stop: asyncio.Event
+) -> dict[str, EngineInfo]:
+    """Ask every engine; a stop in the meantime ends the run before it has begun."""
+    settings = wire_settings(plan.scenario, rate_rps=1.0, user_agent=plan.user_agent)
+    infos: dict[str, EngineInfo] = {}
+    stopped = asyncio.ensure_future(stop.wait())
+    try:
+        for label, adapter in plan.adapters.items():
+            asked = asyncio.ensure_future(
+                identify(
+                    adapter,
+                    settings=settings,
+                    clock=clock,
+                    on_waiting=partial(observer.on_waiting, label),
+                )
+            )
+            await asyncio.wait((asked, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if not asked.done():
+                asked.cancel()
+                raise RunInterruptedError("stopped while waiting for an engine; nothing was sent")
+            infos[label] = asked.result()
+            observer.on_engine(label, infos[label])
+    finally:
+        stopped.cancel()
+    return infos
+
+
+def _head(
+    plan: RunPlan,
+    infos: Mapping[str, EngineInfo],
+    *,
+    clock: RunClock,
+    environment: Environment,
+    command: Sequence[str],
+) -> RunRecord:
+    redact = redactor(plan.secrets)
+    pairs = list(zip(plan.points, plan.schedules, strict=True))
+    return RunRecord(
+        name=plan.scenario.name,
+        kind=RunKind.MEASURED,
+        status=RunStatus.RUNNING,
+        created_utc=clock.anchor_utc,
+        scenario=redacted(plan.scenario.resolved(), redact),
+        engines=[
+            redacted(_engine_entry(plan, label, info), redact) for label, info in infos.items()
+        ],
+        points=[_planned(point, schedule) for point, schedule in pairs],
+        versions=environment.versions,
+        revision=environment.revision,
+        machine=environment.machine,
+        clock=_clock_entry(clock, StampSource.KERNEL),
+        prompts={
+            "set": plan.prompts.name,
+            "sha256": plan.prompts.sha256,
+            "num_prompts": len(plan.prompts),
+        },
+        command=redacted(list(command), redact),
+    )
+
+
+def _engine_entry(plan: RunPlan, label: str, info: EngineInfo) -> dict[str, Any]:
+    spec, adapter = plan.scenario.engine(label), plan.adapters[label]
+    return {
+        "name": label,
+        "contract": spec.contract,
+        "base_url": adapter.base_url,
+        "params": spec.params,
+        "info": {f.name: getattr(info, f.name) for f in fields(info)},
+        "capabilities": {
+            f.name: getattr(adapter.capabilities, f.name) for f in fields(adapter.capabilities)
+        },
+    }
+
+
+def _planned(point: Point, schedule: Schedule) -> PointRecord:
+    return PointRecord(
+        point_id=point.point_id,
+        engine=point.engine,
+        rate_rps=point.rate_rps,
+        seed=point.seed,
+        num_planned=len(schedule),
+    )
+
+
+def _max_error_share(plan: RunPlan) -> float | None:
+    """The scenario's own limit; on a public host there always is one."""
+    own = plan.scenario.limits.max_error_share
+    if own is None and any(estimate.is_public for estimate in plan.estimates):
+        return PUBLIC_MAX_ERROR_SHARE
+    return own
+
+
+# -- the clock of a sitting ------------------------------------------------------------------------
+
+
+def _clock_entry(clock: RunClock, source: StampSource) -> dict[str, Any]:
+    return {
+        "anchor_utc": clock.anchor_utc,
+        "offsets": clock.offsets,
+        "stamp_source": source.value,
+        "steps": [asdict(step) for step in clock.steps],
+    }
+
+
+def _note_clock(run: RunRecord, clock: RunClock, point: PointRecord) -> None:
+    """Bring the stored clock up to date; one point with user stamps makes the source `user`."""
+    sources = {run.clock.get("stamp_source"), point.selfcheck.get("stamp_source")} - {None}
+    is_kernel = sources <= {StampSource.KERNEL.value}
+    source = StampSource.KERNEL if is_kernel else StampSource.USER
+    run.clock = {**run.clock, **_clock_entry(clock, source)}
+
+
+# -- going on with a run ---------------------------------------------------------------------------
+
+
+def remaining_points(run: RunRecord) -> tuple[Point, ...]:
+    """What a stored run still lacks: points that never began, and new tries of unfinished ones.
+
+    An unfinished point keeps its id and its requests; its new try has an id of its own.
+    """
+    done = {(p.engine, p.rate_rps, p.seed) for p in run.points if p.is_complete}
+    tries: dict[tuple[str, float, int], list[PointRecord]] = {}
+    for point in run.points:
+        tries.setdefault((point.engine, point.rate_rps, point.seed), []).append(point)
+    remaining = []
+    for key, earlier in tries.items():
+        if key in done:
+            continue
+        last, first_id = earlier[-1], earlier[0].point_id
+        point_id = last.point_id if last.start_ns is None else f"{first_id}-try{len(earlier) + 1}"
+        remaining.append(Point(point_id, *key))
+    return tuple(remaining)
+
+
+def _plans_to_add(run: RunRecord, plan: RunPlan) -> list[Schedule]:
+    """Plans of new tries; those of points that never began are stored already."""
+    known = {point.point_id for point in run.points}
+    return [schedule for schedule in plan.schedules if schedule.point_id not in known]
+
+
+def _go_on(run: RunRecord, clock: RunClock) -> None:
+    """A new sitting has a clock of its own; the one before is kept with the points it timed."""
+    earlier = run.clock.pop("earlier", [])
+    covered = {point_id for sitting in earlier for point_id in sitting["point_ids"]}
+    begun = [p.point_id for p in run.points if p.start_ns is not None]
+    sitting = {**run.clock, "point_ids": [p for p in begun if p not in covered]}
+    run.clock = {**_clock_entry(clock, StampSource.KERNEL), "earlier": [*earlier, sitting]}
