@@ -153,6 +153,7 @@ _SMALLEST_ENCODER: Json = {
     "num_key_value_heads": 1,
     "head_dim": 16,
     "num_filters": 2,
+    "upsample_groups": 16,
     "num_quantizers": 16,
     "vector_quantization_hidden_dimension": 8,
 }

@@ -80,7 +80,11 @@ def _write_texts(folder: Path, shape: CheckpointShape, label: str) -> None:
     files: dict[str, object] = {**config_files(shape, random_weights=label)}
     files |= tokenizer_files(shape.model.ids)
     for name, content in files.items():
-        text = content if isinstance(content, str) else json.dumps(content, indent=2)
+        text = (
+            content
+            if isinstance(content, str)
+            else json.dumps(content, ensure_ascii=False, indent=2)
+        )
         (folder / name).write_text(text, encoding="utf-8")
 
 

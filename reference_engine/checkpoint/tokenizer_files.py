@@ -54,6 +54,10 @@ def tokenizer_files(ids: SpecialIds) -> dict[str, object]:
             merges.append(pair)
             vocabulary[merged] = _ROLE_WORDS.get(merged, next_id)
             next_id += merged not in _ROLE_WORDS
+    # The official tokenizer numbers control tokens from the vocabulary's size on, so the file has
+    # to be as long as the real one: the gaps are filled with entries that no merge can make.
+    taken = set(vocabulary.values())
+    vocabulary |= {f"<gap-{n}>": n for n in range(_END_OF_TEXT) if n not in taken}
     return {
         "vocab.json": vocabulary,
         "merges.txt": "#version: 0.2\n" + "\n".join(merges) + "\n",
@@ -70,6 +74,9 @@ def _tokenizer_config(ids: SpecialIds) -> dict[str, object]:
         ids.tts_bos: "<tts_text_bos>",
         ids.tts_eos: "<tts_text_eod>",
     }
+    # Without gaps here too, for the same reason.
+    for token_id in range(_END_OF_TEXT, max(reserved)):
+        reserved.setdefault(token_id, f"<|reserved-{token_id}|>")
     return {
         "tokenizer_class": "Qwen2Tokenizer",
         "add_prefix_space": False,
@@ -89,6 +96,6 @@ def _tokenizer_config(ids: SpecialIds) -> dict[str, object]:
                 "single_word": False,
                 "special": True,
             }
-            for token_id, content in reserved.items()
+            for token_id, content in sorted(reserved.items())
         },
     }

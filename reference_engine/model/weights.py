@@ -115,7 +115,10 @@ def _predictor(reader: _Reader, config: ModelConfig, code_table: Tensor) -> Pred
         # The last codebook's rows only ever enter the frame's sum: not needed here.
         used = code_table[: len(code_table) - config.predictor.vocab_size]
         inputs = torch.cat(
-            [torch.addmm(bias, rows, projection) for rows in used.split(_PROJECTION_ROWS)]
+            [
+                torch.addmm(bias, rows, projection)
+                for rows in torch.chunk(used, -(-len(used) // _PROJECTION_ROWS))
+            ]
         )
     return PredictorWeights(
         projection=projection,
