@@ -1,0 +1,427 @@
+"""Stamps of a non-blocking socket, on loopback and on sockets that do as they are told."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from harness.clock import FakeClock, RunClock
+from harness.loop import run
+from harness.wire.connection import Address, Stamp, StreamPhases
+from harness.wire.socket import READ_BYTES, SO_TIMESTAMPNS, ReadStats, SocketOptions, StampedSocket
+from harness.wire.stamping import StampAnchor, kernel_stamps_work
+from tests.builders.wire import ms
+
+
+@dataclass
+class Received:
+    """A receiver that keeps everything and can wait for it."""
+
+    data: list[bytes] = field(default_factory=list)
+    stamps: list[Stamp] = field(default_factory=list)
+    phases: list[StreamPhases] = field(default_factory=list)
+    errors: list[OSError] = field(default_factory=list)
+    is_eof: bool = False
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def on_connected(self, phases: StreamPhases) -> None:
+        self.phases.append(phases)
+        self.news.set()
+
+    def on_bytes(self, data: bytes, stamp: Stamp) -> None:
+        self.data.append(data)
+        self.stamps.append(stamp)
+        self.news.set()
+
+    def on_eof(self, stamp: Stamp) -> None:
+        self.is_eof = True
+        self.news.set()
+
+    def on_error(self, error: OSError, stamp: Stamp) -> None:
+        self.errors.append(error)
+        self.news.set()
+
+    async def until(self, is_met: Callable[[], bool]) -> None:
+        async with asyncio.timeout(5):
+            while not is_met():
+                self.news.clear()
+                await self.news.wait()
+
+
+# -- a socket that does as it is told --------------------------------------------------------------
+
+
+class _ScriptedLoop:
+    def __init__(self) -> None:
+        self.readers: dict[int, Callable[[], None]] = {}
+        self.writers: dict[int, Callable[[], None]] = {}
+        self.soon: list[Callable[[], None]] = []
+
+    def add_reader(self, fd: int, callback: Callable[[], None]) -> None:
+        self.readers[fd] = callback
+
+    def remove_reader(self, fd: int) -> None:
+        self.readers.pop(fd, None)
+
+    def add_writer(self, fd: int, callback: Callable[[], None]) -> None:
+        self.writers[fd] = callback
+
+    def remove_writer(self, fd: int) -> None:
+        self.writers.pop(fd, None)
+
+    def call_soon(self, callback: Callable[..., None], *args: object) -> None:
+        self.soon.append(lambda: callback(*args))
+
+
+class _ScriptedSocket:
+    """Reads come from a list: (bytes, wall stamp or None), or an exception."""
+
+    def __init__(self) -> None:
+        self.reads: list[tuple[bytes, int | None] | OSError] = []
+        self.sent = b""
+        self.room = 1 << 30
+        self.send_error: OSError | None = None
+        self.is_closed = False
+
+    def fileno(self) -> int:
+        return 99
+
+    def setblocking(self, value: bool) -> None: ...
+    def setsockopt(self, *args: object) -> None: ...
+
+    def getsockopt(self, *args: object) -> int:
+        return 0
+
+    def connect_ex(self, address: object) -> int:
+        return errno.EINPROGRESS
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def send(self, data: memoryview) -> int:
+        if self.send_error is not None:
+            raise self.send_error
+        if not self.room:
+            raise BlockingIOError
+        num = min(self.room, len(data))
+        self.room -= num
+        self.sent += bytes(data[:num])
+        return num
+
+    def recvmsg(
+        self, size: int, space: int
+    ) -> tuple[bytes, list[tuple[int, int, bytes]], int, None]:
+        if not self.reads:
+            raise BlockingIOError
+        step = self.reads.pop(0)
+        if isinstance(step, OSError):
+            raise step
+        data, wall_ns = step
+        ancillary = []
+        if wall_ns is not None:
+            payload = struct.pack("@qq", *divmod(wall_ns, 1_000_000_000))
+            ancillary = [(socket.SOL_SOCKET, SO_TIMESTAMPNS, payload)]
+        return data, ancillary, 0, None
+
+
+class Rig:
+    """A stamped socket on a scripted one, connected at 1 ms."""
+
+    def __init__(self) -> None:
+        self.clock, self.loop, self.sock = FakeClock(), _ScriptedLoop(), _ScriptedSocket()
+        self.stats, self.received, self.ticks = ReadStats(), Received(), []
+        options = SocketOptions(
+            loop=self.loop,  # type: ignore[arg-type]
+            clock=self.clock,
+            tick=lambda: self.ticks.append(self.clock.now_ns()),
+            stats=self.stats,
+            make_socket=lambda *_: self.sock,  # type: ignore[arg-type, return-value]
+        )
+        self.stream = StampedSocket(options, self.received)
+        self.clock.advance_ns(ms(1))
+        self.stream.connect(Address(socket.AF_INET, ("127.0.0.1", 1)))
+        self.loop.writers[99]()
+
+    def wall_ns(self, at_ms: float) -> int:
+        return self.clock.realtime_ns() - self.clock.now_ns() + ms(at_ms)
+
+    def read(self, data: bytes, *, at_ms: float | None, now_ms: float) -> Stamp:
+        self.clock.advance_ns(ms(now_ms) - self.clock.now_ns())
+        self.sock.reads.append((data, None if at_ms is None else self.wall_ns(at_ms)))
+        self.loop.readers[99]()
+        return self.received.stamps[-1]
+
+
+def test_arrival_is_the_kernels_and_read_is_ours():
+    """A client that comes 5 ms late does not move the arrival."""
+    assert Stamp(ms(10), ms(15), ms(1)) == Rig().read(b"abc", at_ms=10, now_ms=15)
+
+
+def test_floor_is_the_last_moment_the_socket_was_drained():
+    """A short read emptied it, so what comes next came after that."""
+    rig = Rig()
+    rig.read(b"abc", at_ms=10, now_ms=15)
+
+    assert ms(15) == rig.read(b"def", at_ms=20, now_ms=30).floor_ns
+
+
+def test_a_full_read_does_not_raise_the_floor():
+    """There may be more of the same in the queue."""
+    rig = Rig()
+    rig.sock.reads = [(b"x" * READ_BYTES, rig.wall_ns(5)), (b"y", rig.wall_ns(6))]
+    rig.clock.advance_ns(ms(9))
+    rig.loop.readers[99]()
+
+    assert [ms(1), ms(1)] == [stamp.floor_ns for stamp in rig.received.stamps]
+    assert 1 == rig.stats.num_full_reads
+
+
+def test_nothing_there_raises_the_floor():
+    """A wake-up that found the socket empty knows that it was empty."""
+    rig = Rig()
+    rig.clock.advance_ns(ms(7))
+    rig.loop.readers[99]()
+
+    assert ms(8) == rig.read(b"abc", at_ms=10, now_ms=11).floor_ns
+
+
+def test_sending_a_request_raises_the_floor():
+    """Its answer cannot be older than itself."""
+    rig = Rig()
+    rig.stream.mark_drained(ms(9))
+
+    assert ms(9) == rig.read(b"abc", at_ms=10, now_ms=11).floor_ns
+
+
+def test_arrivals_never_go_back():
+    """Stamps of two cores may be some microseconds out of order; a connection's are not."""
+    rig = Rig()
+    first = rig.read(b"a", at_ms=10, now_ms=11)
+    second = rig.read(b"b", at_ms=9.999, now_ms=12)
+
+    assert first.arrival_ns == second.arrival_ns
+    assert 1 == rig.stats.num_clamped
+
+
+def test_without_a_kernel_stamp_the_read_is_the_arrival():
+    """And equality says so, for whoever computes the uncertainty."""
+    stamp = Rig().read(b"abc", at_ms=None, now_ms=15)
+
+    assert Stamp(ms(15), ms(15), ms(1)) == stamp
+
+
+def test_stamp_around_a_wall_clock_step_is_not_believed():
+    """The wall clock jumped between the readings around this delivery: the user stamp counts."""
+    rig = Rig()
+    rig.clock.advance_ns(ms(9))
+    rig.clock.set_wall_clock(ms(5000))
+    stamp = rig.read(b"abc", at_ms=12, now_ms=15)
+
+    assert Stamp(ms(15), ms(15), ms(1)) == stamp
+    assert 1 == len(rig.clock.steps)
+
+
+def test_stamps_after_the_step_are_kernel_stamps_again():
+    """One interval is lost, not the run."""
+    rig = Rig()
+    rig.clock.set_wall_clock(ms(5000))
+    rig.read(b"abc", at_ms=12, now_ms=15)
+
+    assert ms(20) == rig.read(b"def", at_ms=20, now_ms=25).arrival_ns
+
+
+def test_kernel_that_was_slow_to_queue_is_believed():
+    """A stamp 3 ms before a moment at which the queue was empty, and no step: the floor yields."""
+    rig = Rig()
+    rig.read(b"a", at_ms=10, now_ms=15)
+
+    assert Stamp(ms(12), ms(20), ms(12)) == rig.read(b"b", at_ms=12, now_ms=20)
+
+
+def test_due_sends_go_before_the_read():
+    """Every read callback first looks whether something is to be sent."""
+    rig = Rig()
+    rig.read(b"a", at_ms=10, now_ms=15)
+
+    assert [ms(15)] == rig.ticks
+
+
+def test_first_byte_of_a_write_is_stamped_before_its_call():
+    """Also when the system takes it only later."""
+    rig, sent = Rig(), []
+    rig.sock.room = 0
+    rig.stream.write(b"hello", sent.append)
+    rig.clock.advance_ns(ms(4))
+    rig.sock.room = 2
+    rig.loop.writers[99]()
+    rig.clock.advance_ns(ms(4))
+    rig.sock.room = 100
+    rig.loop.writers[99]()
+
+    assert [ms(5)] == sent
+    assert b"hello" == rig.sock.sent
+    assert not rig.stream.has_unsent
+    assert {} == rig.loop.writers
+
+
+def test_a_peer_that_closed_its_reading_side_may_have_said_why():
+    """A write that fails because the peer is gone leaves the word to the read side."""
+    rig = Rig()
+    rig.sock.send_error = BrokenPipeError(errno.EPIPE, "")
+    rig.stream.write(b"hello", None)
+    rig.read(b"429", at_ms=10, now_ms=11)
+
+    assert [] == rig.received.errors
+    assert [b"429"] == rig.received.data
+
+
+@pytest.mark.parametrize("code", [errno.ECONNRESET, errno.ETIMEDOUT])
+def test_read_errors_are_reported_once_and_stop_reading(code: int):
+    """No spinning on a dead socket."""
+    rig = Rig()
+    rig.sock.reads = [OSError(code, "")]
+    rig.loop.readers[99]()
+
+    assert [code] == [error.errno for error in rig.received.errors]
+    assert {} == rig.loop.readers
+
+
+def test_end_of_stream_stops_reading():
+    """A closed peer would otherwise wake the loop for ever."""
+    rig = Rig()
+    rig.sock.reads = [(b"", None)]
+    rig.loop.readers[99]()
+
+    assert rig.received.is_eof
+    assert {} == rig.loop.readers
+
+
+def test_closed_socket_calls_nobody():
+    """Not even for a connect that fails afterwards."""
+    rig = Rig()
+    rig.stream.close()
+    for callback in rig.loop.soon:
+        callback()
+
+    assert rig.sock.is_closed
+    assert ({}, {}) == (rig.loop.readers, rig.loop.writers)
+
+
+# -- loopback -------------------------------------------------------------------------------------
+
+
+def _options(clock: RunClock, *, is_kernel_stamped: bool = True) -> SocketOptions:
+    loop = asyncio.get_running_loop()
+    return SocketOptions(loop, clock, lambda: None, ReadStats(), is_kernel_stamped, 30.0)
+
+
+@pytest.mark.parametrize("is_kernel_stamped", [True, False])
+@pytest.mark.parametrize("runner", [run, asyncio.run], ids=["default loop", "asyncio"])
+def test_arrival_lies_in_the_senders_bracket(is_kernel_stamped: bool, runner: Callable):
+    """The kernel's stamp falls between just before and just after the send; ours comes after."""
+    clock = RunClock()
+    for _ in range(20):
+        clock.sample()
+
+    async def main() -> tuple[list[tuple[int, int]], list[Stamp]]:
+        anchor, received, brackets = StampAnchor(), Received(), []
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            stream = StampedSocket(_options(clock, is_kernel_stamped=is_kernel_stamped), received)
+            stream.connect(Address(socket.AF_INET, server.getsockname()))
+            await received.until(lambda: bool(received.phases))
+            peer, _ = server.accept()
+            for count in range(1, 21):
+                before_ns = clock.now_ns()
+                peer.send(b"x" * 100)
+                brackets.append((before_ns, clock.now_ns()))
+                await received.until(lambda count=count: len(received.data) == count)
+            peer.close()
+            stream.close()
+        anchor.close()
+        return brackets, received.stamps
+
+    brackets, stamps = runner(main())
+    error_ns = clock.uncertainty_ns
+    for (before_ns, after_ns), stamp in zip(brackets, stamps, strict=True):
+        assert stamp.floor_ns <= stamp.arrival_ns <= stamp.read_ns
+        assert before_ns - error_ns <= stamp.arrival_ns
+        if is_kernel_stamped:
+            assert stamp.arrival_ns <= after_ns + error_ns
+        else:
+            assert stamp.arrival_ns == stamp.read_ns
+
+
+def test_merged_sends_share_the_stamp_of_the_last():
+    """Three sends while nobody reads come as one read; its floor reaches back before the first."""
+    clock = RunClock()
+
+    async def main() -> tuple[int, int, Stamp, bytes]:
+        anchor, received = StampAnchor(), Received()
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            stream = StampedSocket(_options(clock), received)
+            stream.connect(Address(socket.AF_INET, server.getsockname()))
+            await received.until(lambda: bool(received.phases))
+            peer, _ = server.accept()
+            first_ns = clock.now_ns()
+            peer.send(b"a" * 100)
+            peer.send(b"b" * 100)
+            last_ns = clock.now_ns()
+            peer.send(b"c" * 100)
+            await received.until(lambda: bool(received.data))
+            peer.close()
+            stream.close()
+        anchor.close()
+        return first_ns, last_ns, received.stamps[0], received.data[0]
+
+    first_ns, last_ns, stamp, data = run(main())
+
+    assert 300 == len(data)
+    assert stamp.arrival_ns >= last_ns - clock.uncertainty_ns
+    assert stamp.floor_ns <= first_ns
+
+
+def test_refused_connection_is_an_error_not_an_exception():
+    """It comes back through the receiver."""
+
+    async def main() -> list[OSError]:
+        received = Received()
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            address = server.getsockname()
+        stream = StampedSocket(_options(RunClock()), received)
+        stream.connect(Address(socket.AF_INET, address))
+        await received.until(lambda: bool(received.errors))
+        stream.close()
+        return received.errors
+
+    assert [errno.ECONNREFUSED] == [error.errno for error in run(main())]
+
+
+def test_running_out_of_descriptors_is_an_error_not_an_exception():
+    """Also when the socket cannot even be made."""
+
+    def no_more(*_: object) -> socket.socket:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async def main() -> list[OSError]:
+        received = Received()
+        loop = asyncio.get_running_loop()
+        options = SocketOptions(loop, RunClock(), lambda: None, ReadStats(), make_socket=no_more)
+        stream = StampedSocket(options, received)
+        stream.connect(Address(socket.AF_INET, ("127.0.0.1", 1)))
+        await received.until(lambda: bool(received.errors))
+        stream.close()
+        return received.errors
+
+    assert [errno.EMFILE] == [error.errno for error in run(main())]
+
+
+@pytest.mark.skipif(not hasattr(socket, "CMSG_SPACE"), reason="no ancillary data on this system")
+def test_this_system_is_asked_whether_it_stamps():
+    """`earwitness check` tells; on Linux loopback it does."""
+    assert kernel_stamps_work() is True
