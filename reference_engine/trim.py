@@ -59,15 +59,21 @@ def find_onset(samples: Samples) -> int | None:
     if not len(sustained):
         return None
     first = int(sustained[0])
-    return _refine(wave[first * _HOP : first * _HOP + _WINDOW] - mean[first], first * _HOP)
+    window = wave[first * _HOP : first * _HOP + _WINDOW]
+    # The median is the constant offset alone; the mean would carry the onset into the silence.
+    return _refine(window - np.median(window), first * _HOP)
 
 
 def _refine(window: npt.NDArray[np.float64], start: int) -> int:
-    """The first sample from which 1 ms of the window passes the threshold."""
+    """The first sample at the threshold of the first 1 ms whose level passes it."""
     power = np.concatenate([[0.0], np.cumsum(window * window)])
     level = (power[_HOP:] - power[:-_HOP]) / _HOP
     passing = np.flatnonzero(level >= _THRESHOLD * _THRESHOLD)
-    return start + (int(passing[0]) if len(passing) else 0)
+    if not len(passing):
+        return start
+    first = int(passing[0])
+    loud = np.flatnonzero(np.abs(window[first : first + _HOP]) >= _THRESHOLD)
+    return start + first + int(loud[0])
 
 
 class FixedTrim:

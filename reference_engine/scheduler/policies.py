@@ -111,12 +111,9 @@ def _latest_for_all(work: ReadyWork) -> int:
 
 
 def _one_other_step(work: ReadyWork) -> int:
-    """The longest that a turn given to somebody else holds the device (ns)."""
-    return (
-        max(work.reserve_ns[stage] for stage in _TOWARDS_SOUND if work.startup[stage])
-        if any(work.startup)
-        else 0
-    )
+    """The longest that a turn given to a newcomer holds the device (ns)."""
+    reserve_ns = work.reserve_ns
+    return max((reserve_ns[stage] for stage in Stage if work.startup[stage]), default=0)
 
 
 def _assemble(
@@ -136,7 +133,8 @@ def _assemble(
         horizon_ns = now_ns + limits.startup_slack_ns
         streams = [slot for slot in streams if latest[slot] < horizon_ns]
     slots = sorted(newcomers, key=work.arrival_ns.__getitem__) if newcomers else []
-    if urgency is Urgency.RESCUE and stage is not Stage.FRAME:
+    if urgency is Urgency.RESCUE and stage is Stage.CODEC:
+        # A newcomer's two codec frames would be padded to the stream's whole chunk.
         slots = streams + slots
     else:
         slots += streams

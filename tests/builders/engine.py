@@ -1,0 +1,344 @@
+"""Builders for the reference engine: a scripted runner, listeners that collect, small profiles.
+
+The scripted runner makes output that is a function of (request, codec frame) alone, so a request
+that shared steps with others can be compared with its solo run sample for sample. It also checks
+every batch against its own books, as a device would by going wrong.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from reference_engine.batch import Batch, Catalogue, Stage
+from reference_engine.clock import VirtualClock
+from reference_engine.config import Profile, load_profile
+from reference_engine.delivery import Delivery, InlineDelivery, Router
+from reference_engine.engine import Engine
+from reference_engine.errors import StepError
+from reference_engine.messages import (
+    SAMPLES_PER_CODEC_FRAME,
+    AppendText,
+    Audio,
+    End,
+    Event,
+    Job,
+)
+from reference_engine.runner import RowFlag
+from reference_engine.scheduler.trace import DecisionTrace
+
+STEP_NS = 10_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Speech:
+    """What a scripted request will say: its length, and its faults.
+
+    num_silent_frames: codec frames of silence before the sound. bad_at: codec frame whose numbers
+    are not finite. raises_at: codec frame whose step raises, naming the row. crashes_at: codec
+    frame whose step raises something that names nobody.
+    """
+
+    key: int
+    num_codec_frames: int
+    num_silent_frames: int = 0
+    bad_at: int | None = None
+    raises_at: int | None = None
+    crashes_at: int | None = None
+    codec_raises_at: int | None = None
+    is_unloadable: bool = False
+
+
+def frame_samples(speech: Speech, frame: int) -> np.ndarray:
+    """The samples [1920] int16 of one codec frame: loud noise of (request, frame)."""
+    if frame < speech.num_silent_frames:
+        return np.zeros(SAMPLES_PER_CODEC_FRAME, np.int16)
+    rng = np.random.default_rng((speech.key, frame))
+    loud = rng.integers(8_000, 30_000, SAMPLES_PER_CODEC_FRAME)
+    return (loud * rng.choice((-1, 1), SAMPLES_PER_CODEC_FRAME)).astype(np.int16)
+
+
+def solo_audio(speech: Speech, *, num_frames: int | None = None, skip: int = 0) -> bytes:
+    """What the listener of a request alone would get, `skip` codec frames trimmed."""
+    count = speech.num_codec_frames if num_frames is None else num_frames
+    return b"".join(frame_samples(speech, frame).tobytes() for frame in range(skip, count))
+
+
+class ScriptedHandle:
+    """Samples of one codec step, worked out when asked for."""
+
+    def __init__(self, rows: list[tuple[Speech, int]]) -> None:
+        self._rows = rows
+
+    def wait(self) -> None:
+        """Already here."""
+
+    def samples(self, row: int, num_samples: int) -> np.ndarray:
+        speech, first = self._rows[row]
+        count = num_samples // SAMPLES_PER_CODEC_FRAME
+        frames = [frame_samples(speech, first + step) for step in range(count)]
+        return np.concatenate(frames) if frames else np.empty(0, np.int16)
+
+
+class ScriptedRunner:
+    """A runner whose requests say what their `Speech` says; a step takes `step_ns`."""
+
+    text_lookahead = 0
+
+    def __init__(
+        self,
+        profile: Profile,
+        clock: VirtualClock,
+        *,
+        step_ns: int | Callable[[Batch], int] = STEP_NS,
+    ) -> None:
+        self.catalogue = Catalogue(profile)
+        self._clock, self._step_ns = clock, step_ns
+        num_slots = profile.slots + 1
+        self.speech: list[Speech | None] = [None] * num_slots
+        self.made = [0] * num_slots
+        self.decoded = [0] * num_slots
+        self.prefilled = [False] * num_slots
+        self.num_text = [0] * num_slots
+        self.is_text_complete = [True] * num_slots
+        self.half_made = [False] * num_slots
+        self.has_ended = [False] * num_slots
+        self.batches: list[Batch] = []
+        self.num_flag_reads = 0
+        self._flags: deque[list[int]] = deque()
+        self._pending_flags: list[int] | None = None
+        self._handle: ScriptedHandle | None = None
+        self._batch: Batch | None = None
+
+    @property
+    def num_held(self) -> int:
+        """Slots that hold somebody's state."""
+        return sum(speech is not None for speech in self.speech)
+
+    def admit(self, slot: int, job: Job) -> None:
+        assert slot and self.speech[slot] is None, f"slot {slot} is taken"
+        assert isinstance(job.prompt, Speech)
+        if job.prompt.is_unloadable:
+            raise RuntimeError("no room for the prompt")
+        self.speech[slot] = job.prompt
+        self.made[slot] = self.decoded[slot] = 0
+        self.half_made[slot] = self.has_ended[slot] = False
+        self.prefilled[slot] = job.has_stored_prefix or not job.num_prefill_positions
+        self.num_text[slot] = job.num_text_tokens
+        self.is_text_complete[slot] = job.is_text_complete
+
+    def append_text(self, slot: int, tokens: object, *, is_end: bool) -> None:
+        assert isinstance(tokens, int)
+        self.num_text[slot] += tokens
+        self.is_text_complete[slot] |= is_end
+
+    def release(self, slot: int) -> None:
+        assert self.speech[slot] is not None, f"slot {slot} was free"
+        self.speech[slot] = None
+
+    def _who(self, slot: int) -> Speech:
+        speech = self.speech[slot]
+        assert speech is not None, f"a step runs for slot {slot}, which nobody holds"
+        return speech
+
+    def launch(self, batch: Batch, *, wants_flags: bool) -> None:
+        assert batch.shape in self.catalogue, f"{batch.shape} was never captured"
+        assert len(set(batch.slots)) == len(batch.slots) <= batch.shape.rows
+        assert 0 not in batch.slots
+        self._batch = batch
+        self.batches.append(batch)
+        self._raise_faults(batch)
+        self._pending_flags = self._flags_of(batch) if wants_flags else None
+        if self._pending_flags is not None:
+            self._flags.append(self._pending_flags)
+
+    def _raise_faults(self, batch: Batch) -> None:
+        for slot in batch.slots:
+            speech = self._who(slot)
+            if batch.stage is Stage.CODEC:
+                if speech.codec_raises_at is not None and self.made[slot] > speech.codec_raises_at:
+                    raise StepError((slot,), "the codec refused this row")
+                continue
+            if speech.raises_at == self.made[slot]:
+                raise StepError((slot,), "the step refused this row")
+            if speech.crashes_at == self.made[slot]:
+                raise RuntimeError("device fault")
+
+    def _flags_of(self, batch: Batch) -> list[int]:
+        flags = []
+        for slot in batch.slots:
+            speech = self._who(slot)
+            flag = RowFlag.EOS if self.made[slot] >= speech.num_codec_frames else RowFlag.NONE
+            if speech.bad_at is not None and self.made[slot] >= speech.bad_at:
+                flag |= RowFlag.BAD
+            flags.append(int(flag))
+        return flags
+
+    def wait(self) -> None:
+        batch = self._batch
+        assert batch is not None
+        step = self._step_ns
+        self._clock.advance(step(batch) if callable(step) else step)
+        if batch.stage is Stage.CODEC:
+            self._decode(batch)
+            return
+        for slot in batch.slots:
+            self._advance(slot, batch.stage)
+
+    def _decode(self, batch: Batch) -> None:
+        rows = []
+        for slot, count in zip(batch.slots, batch.counts, strict=True):
+            assert 0 < count <= batch.shape.width
+            rows.append((self._who(slot), self.decoded[slot]))
+            self.decoded[slot] += count
+        self._handle = ScriptedHandle(rows)
+
+    def _advance(self, slot: int, stage: Stage) -> None:
+        speech = self._who(slot)
+        if stage is Stage.PREFILL:
+            assert not self.prefilled[slot]
+            self.prefilled[slot] = True
+            return
+        assert self.prefilled[slot], "a frame before its prompt"
+        made = self.made[slot]
+        if stage is not Stage.PREDICTOR:
+            is_known = self.is_text_complete[slot] or made < self.num_text[slot]
+            assert is_known, f"codec frame {made} ran before its text was known"
+        assert (stage is Stage.PREDICTOR) == self.half_made[slot] or stage is Stage.FRAME
+        self.half_made[slot] = stage is Stage.TALKER
+        if stage is Stage.TALKER:
+            self.has_ended[slot] |= made >= speech.num_codec_frames
+            return
+        # A slot stepped once more after its end stays as it is.
+        if made < speech.num_codec_frames:
+            self.made[slot] += 1
+
+    def read_flags(self) -> Sequence[int]:
+        self.num_flag_reads += 1
+        return self._flags.popleft()
+
+    def pcm(self) -> ScriptedHandle:
+        assert self._handle is not None
+        return self._handle
+
+
+@dataclass(slots=True)
+class Listener:
+    """A sink that keeps everything, with a scripted appetite."""
+
+    events: list[Event] = field(default_factory=list)
+    unread: int = 0
+    is_broken: bool = False
+
+    def send(self, event: Event) -> None:
+        if self.is_broken:
+            raise ConnectionError("the listener is gone")
+        self.events.append(event)
+
+    def unread_bytes(self) -> int:
+        return self.unread
+
+    @property
+    def audio(self) -> bytes:
+        """All samples so far."""
+        return b"".join(e.pcm or b"" for e in self.events if isinstance(e, Audio))
+
+    @property
+    def end(self) -> End | None:
+        """The last event, if it has come; never more than one."""
+        ends = [event for event in self.events if isinstance(event, End)]
+        assert len(ends) <= 1, "a request ended twice"
+        return ends[0] if ends else None
+
+
+def profile(name: str = "ttfa", **overrides: Any) -> Profile:
+    """A profile with nested keys laid over it, small unless told otherwise."""
+    return load_profile(name, overrides={"slots": 8, **overrides})
+
+
+def job(speech: Speech, **fields: Any) -> Job:
+    """A request for a scripted runner."""
+    values: dict[str, Any] = {
+        "request_id": str(speech.key),
+        "prompt": speech,
+        "num_prompt_positions": 10,
+        "num_prefill_positions": 0,
+        "has_stored_prefix": True,
+        "num_text_tokens": 1,
+        "is_text_complete": True,
+        "num_characters": 1_000,
+        "max_new_tokens": 400,
+    }
+    return Job(**{**values, **fields})
+
+
+@dataclass(slots=True)
+class Bench:
+    """An engine on a virtual clock with scripted requests, turned by hand."""
+
+    engine: Engine
+    runner: ScriptedRunner
+    clock: VirtualClock
+
+    def say(self, speech: Speech, **fields: Any) -> Listener:
+        """Submit one request."""
+        listener = Listener()
+        self.engine.submit(job(speech, **fields), listener)
+        return listener
+
+    def append(self, speech: Speech, num_tokens: int, *, is_end: bool = False) -> None:
+        """More text for a request."""
+        self.engine.append_text(
+            AppendText(str(speech.key), num_tokens, num_tokens, num_tokens * 4, is_end)
+        )
+
+    def turn(self, count: int = 1) -> None:
+        """Turns; time goes on by itself where nothing is to be done."""
+        for _ in range(count):
+            rest = self.engine.turn()
+            self.engine.scheduler.table.check()
+            if rest is not None:
+                ahead_ns = self.clock.now_ns() + STEP_NS
+                self.clock.advance_to(min(rest.until_ns or ahead_ns, ahead_ns))
+
+    def finish(self, max_turns: int = 20_000) -> None:
+        """Turn until nobody is left."""
+        for _ in range(max_turns):
+            if not self.engine.num_in_system:
+                self.turn(2)
+                return
+            self.turn()
+        raise AssertionError(f"{self.engine.num_in_system} requests never ended")
+
+    def held(self) -> Mapping[str, int]:
+        """Everything that must be zero when nobody is left."""
+        return {
+            "slots": self.engine.admission.num_active,
+            "positions": self.engine.admission.positions_held,
+            "queue": len(self.engine.admission.queue),
+            "runner": self.runner.num_held,
+            "delivery": self.engine.router.num_streams,
+            "system": self.engine.num_in_system,
+        }
+
+
+NOTHING_HELD = dict.fromkeys(("slots", "positions", "queue", "runner", "delivery", "system"), 0)
+
+
+def bench(
+    settings: Profile | None = None,
+    *,
+    make_delivery: Callable[[Router], Delivery] = InlineDelivery,
+    step_ns: int | Callable[[Batch], int] = STEP_NS,
+    trace: DecisionTrace | None = None,
+) -> Bench:
+    """An engine with a scripted runner."""
+    chosen = settings or profile()
+    clock = VirtualClock()
+    runner = ScriptedRunner(chosen, clock, step_ns=step_ns)
+    engine = Engine(chosen, runner, clock, make_delivery=make_delivery, trace=trace)
+    return Bench(engine, runner, clock)
