@@ -22,7 +22,7 @@ from harness.safety import Estimate, Resolve, authorize, estimate_load, system_r
 from harness.scenario import Point, Scenario
 from harness.schedule import Schedule, build_schedule
 
-__all__ = ["Consent", "RunPlan", "plan_run", "redacted", "redactor", "user_agent"]
+__all__ = ["Consent", "RunPlan", "plan_points", "plan_run", "redacted", "redactor", "user_agent"]
 
 _HIDDEN = "***"
 _SECRET_WORDS = ("key", "token", "secret", "password", "authorization")
@@ -84,16 +84,7 @@ def plan_run(
         engine.label: _adapter(scenario, engine.label, consent) for engine in scenario.engines
     }
     chosen = tuple(scenario.points() if points is None else points)
-    schedules = tuple(
-        build_schedule(
-            scenario,
-            rate_rps=point.rate_rps,
-            seed=point.seed,
-            point_id=point.point_id,
-            prompts=prompts,
-        )
-        for point in chosen
-    )
+    schedules = plan_points(scenario, chosen, prompts=prompts)
     _refuse_what_cannot_be_said(adapters, scenario, prompts)
     estimates = estimate_load(
         scenario,
@@ -105,6 +96,26 @@ def plan_run(
     authorize(estimates, scenario.authorization)
     secrets = frozenset(s for adapter in adapters.values() for s in _secrets_of(adapter, prompts))
     return RunPlan(scenario, prompts, adapters, chosen, schedules, estimates, secrets)
+
+
+def plan_points(
+    scenario: Scenario, points: Sequence[Point], *, prompts: PromptSet
+) -> tuple[Schedule, ...]:
+    """The plan of each of these points.
+
+    Raises:
+        ScenarioError: a rate gives no request, or far too many.
+    """
+    return tuple(
+        build_schedule(
+            scenario,
+            rate_rps=point.rate_rps,
+            seed=point.seed,
+            point_id=point.point_id,
+            prompts=prompts,
+        )
+        for point in points
+    )
 
 
 def user_agent(scenario: Scenario) -> str:

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from harness.config_errors import hint, read_yaml, validate
+from harness.config_errors import hint, read_yaml, show, validate
 from harness.errors import ScenarioError
 from harness.scenario_sections import (
     ArrivalProcess,
@@ -121,7 +121,7 @@ def load_scenario(path: str | Path, *, overrides: Mapping[str, Any] | None = Non
 
     Args:
         path: a YAML file, or the name of a bundled scenario. Paths inside it are relative to it.
-        overrides: dotted key -> value, for example `{"phases.measure_s": 5.0}`.
+        overrides: dotted key -> value; numbers count list items, as in `engines.0.params.voice`.
 
     Raises:
         ScenarioError: one line with file, path, what was found and what was expected.
@@ -144,10 +144,11 @@ def parse_scenario(
         ScenarioError: as there.
     """
     if isinstance(data, dict):
-        data = _with_absolute_paths(data, base_dir)
+        changed = _with_absolute_paths(data, base_dir)
         for key, value in (overrides or {}).items():
-            data = _overlaid(data, key.split("."), value, f"{where}: {key}")
-        _refuse_other_schema(data, where)
+            changed = _overlaid(changed, key.split("."), value, f"{where}: {key}")
+        _refuse_other_schema(changed, where)
+        data = changed
     return validate(Scenario, data, where=where, error=ScenarioError)
 
 
@@ -174,18 +175,22 @@ def _refuse_other_schema(data: Mapping[str, Any], where: str) -> None:
         )
 
 
-def _overlaid(
-    data: Mapping[str, Any], keys: list[str], value: object, where: str
-) -> dict[str, Any]:
+def _overlaid(data: object, keys: list[str], value: object, where: str) -> Any:
     """A copy of `data` with one value replaced, deep down; the original is not touched."""
-    copy = dict(data)
-    if len(keys) == 1:
-        copy[keys[0]] = value
-        return copy
-    inner = copy.get(keys[0])
-    if inner is not None and not isinstance(inner, Mapping):
-        raise ScenarioError(f"{where}: {keys[0]} is not a mapping, so {keys[1]} cannot be set")
-    copy[keys[0]] = _overlaid(inner or {}, keys[1:], value, where)
+    if not keys:
+        return value
+    key, rest = keys[0], keys[1:]
+    if isinstance(data, list):
+        if not key.isdecimal() or int(key) >= len(data):
+            raise ScenarioError(f"{where}: {key!r} is not one of the {len(data)} items, from 0")
+        return [
+            _overlaid(item, rest, value, where) if n == int(key) else item
+            for n, item in enumerate(data)
+        ]
+    if data is not None and not isinstance(data, Mapping):
+        raise ScenarioError(f"{where}: found {show(data)}, which has no key {key!r}")
+    copy = dict(data or {})
+    copy[key] = _overlaid(copy.get(key), rest, value, where)
     return copy
 
 

@@ -203,7 +203,7 @@ class Timeouts(Section):
     `dead_peer_s` is how long a peer may leave probes unanswered (TCP keep-alive, ping).
     """
 
-    ready_s: Positive = 60.0
+    ready_s: Positive = 30.0
     connect_s: Positive | None = 10.0
     first_audio_s: Positive | None = 30.0
     total_s: Positive | None = 120.0

@@ -140,8 +140,18 @@ def test_overrides_reach_deep_keys_and_are_checked_like_the_file(tmp_path: Path)
     )
     with pytest.raises(ScenarioError, match=r"phases\.measure_s"):
         load_scenario(path, overrides={"phases.measure_s": -1})
-    with pytest.raises(ScenarioError, match="name is not a mapping"):
+    with pytest.raises(ScenarioError, match="name.x: found .test., which has no key"):
         load_scenario(path, overrides={"name.x": 1})
+
+
+def test_overrides_reach_into_lists(tmp_path: Path):
+    """A number in the path counts items from 0; one too many is named."""
+    path = _file(tmp_path, scenario_data(engines=[{"contract": "a"}, {"contract": "b"}]))
+
+    given = load_scenario(path, overrides={"engines.1.params.voice": "joe"})
+    assert [{}, {"voice": "joe"}] == [engine.params for engine in given.engines]
+    with pytest.raises(ScenarioError, match=r"engines\.2\.params: '2' is not one of the 2 items"):
+        load_scenario(path, overrides={"engines.2.params": {}})
 
 
 def test_paths_in_a_scenario_are_relative_to_its_file(tmp_path: Path):

@@ -1,0 +1,153 @@
+"""What `earwitness run` does: plan, ask consent, load, close the folder, then analyse it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import typer
+
+from harness.cli.progress import ProgressLine
+from harness.cli.scenario_options import Choices, choose_scenario
+from harness.clock import RunClock
+from harness.environment import describe_environment
+from harness.errors import (
+    AllRequestsFailedError,
+    LoadStoppedError,
+    RunFolderError,
+    RunInterruptedError,
+    ScenarioError,
+)
+from harness.loop import run as run_loop
+from harness.plan import Consent, RunPlan, plan_run
+from harness.records import RunRecord, RunStatus
+from harness.runner import RunResult, check_folder, remaining_points, run_scenario
+from harness.scenario import Point, Scenario, parse_scenario
+from harness.store import open_run
+
+__all__ = ["RunRequest", "execute", "run_and_report"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """What was asked for on the command line."""
+
+    choices: Choices
+    out: Path | None = None
+    resume: Path | None = None
+    consent: Consent = field(default_factory=Consent)
+    has_report: bool = True
+    is_json: bool = False
+
+
+def run_and_report(request: RunRequest) -> None:
+    """Run it and print what it found.
+
+    Raises:
+        HarnessError: in all its kinds; the exit code is theirs.
+    """
+    if request.resume is not None:
+        if request.out is not None:
+            raise ScenarioError("-o: --resume writes into the folder it goes on with; drop one")
+        scenario, points = _what_is_left(request.resume, request.choices)
+        folder = request.resume
+    else:
+        scenario, points = choose_scenario(request.choices), None
+        folder = request.out or _default_folder(scenario)
+        check_folder(folder)
+    plan = plan_run(scenario, consent=request.consent, points=points)
+    for estimate in plan.estimates:
+        sys.stderr.write(f"will send to {estimate.line()}\n")
+    result = execute(plan, folder, is_resumed=request.resume is not None)
+    sys.stderr.write(f"recorded in {folder} ({result.status})\n")
+    _finish(request, result)
+
+
+def execute(plan: RunPlan, folder: Path, *, is_resumed: bool = False) -> RunResult:
+    """Run a plan with progress on stderr; Ctrl-C and SIGTERM end it in order.
+
+    Raises:
+        HarnessError: as `run_scenario`.
+    """
+    observer = ProgressLine(plan, sys.stderr)
+    try:
+        return run_loop(_execute(plan, folder, observer, is_resumed=is_resumed))
+    finally:
+        observer.close()
+
+
+async def _execute(
+    plan: RunPlan, folder: Path, observer: ProgressLine, *, is_resumed: bool
+) -> RunResult:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for signum in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(signum, stop.set)
+    try:
+        return await run_scenario(
+            plan,
+            folder,
+            environment=describe_environment(),
+            observer=observer,
+            command=sys.argv,
+            stop=stop,
+            is_resumed=is_resumed,
+        )
+    finally:
+        for signum in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(signum)
+
+
+def _finish(request: RunRequest, result: RunResult) -> None:
+    """Analyse what was recorded, then say how it ended."""
+    if result.status is RunStatus.INTERRUPTED:
+        raise RunInterruptedError(
+            f"interrupted; what had finished is in {result.folder}: look at it with "
+            f"`earwitness report {result.folder}`, go on with --resume {result.folder}"
+        )
+    is_invalid = False
+    if request.has_report:
+        from harness.cli.analysis_steps import analyse, print_metrics
+
+        metrics = analyse(result.folder)
+        print_metrics(metrics, is_json=request.is_json)
+        is_invalid = any(p["validity"]["verdict"] == "invalid" for p in metrics["points"])
+    if result.status is RunStatus.INCOMPLETE:
+        raise LoadStoppedError(f"{result.folder}: {result.reason}")
+    if result.num_ok == 0 and result.num_measured:
+        raise AllRequestsFailedError(
+            f"{result.folder}: all {result.num_measured} measured requests failed"
+        )
+    if is_invalid:
+        sys.stderr.write("earwitness: a point is invalid; its figures must not be used\n")
+        raise typer.Exit(LoadStoppedError.exit_code)
+
+
+def _default_folder(scenario: Scenario) -> Path:
+    """`results/<name>-<UTC time>`, which a second run in the same second would not find free."""
+    moment = RunClock().anchor_utc[:19].replace(":", "").replace("-", "")
+    return Path("results") / f"{scenario.name}-{moment}"
+
+
+def _what_is_left(folder: Path, choices: Choices) -> tuple[Scenario, tuple[Point, ...]]:
+    stored = open_run(folder).record
+    if stored.status is RunStatus.RUNNING:
+        raise RunFolderError(f"{folder}: was not closed; run `earwitness recover {folder}` first")
+    points = remaining_points(stored)
+    if not points:
+        raise RunFolderError(f"{folder}: every point is complete; there is nothing to resume")
+    return _stored_scenario(folder, stored, choices), points
+
+
+def _stored_scenario(folder: Path, stored: RunRecord, choices: Choices) -> Scenario:
+    """The scenario of the first sitting: another one would not belong into the same tables."""
+    if not choices.is_empty:
+        raise ScenarioError(
+            "--resume: goes on with the scenario stored in the folder; drop the other options"
+        )
+    return parse_scenario(
+        stored.scenario, where=str(folder / "run.json"), base_dir=folder.absolute()
+    )

@@ -1,0 +1,117 @@
+"""From command-line options to a scenario: every value passes through the scenario's own checks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from harness.config_errors import hint, load_yaml
+from harness.errors import ScenarioError
+from harness.scenario import Scenario, bundled_scenarios, load_scenario
+
+__all__ = ["Choices", "choose_scenario", "overrides_of"]
+
+Number = TypeVar("Number", int, float)
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What was typed, unchecked. `assignments` are `key=value` words."""
+
+    scenario: str | None = None
+    engines: tuple[str, ...] = ()
+    base_url: str | None = None
+    rates: str | None = None
+    seeds: str | None = None
+    duration_s: float | None = None
+    assignments: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was typed at all."""
+        return self == Choices()
+
+
+def choose_scenario(choices: Choices) -> Scenario:
+    """The scenario that was named, with the options laid over it.
+
+    Raises:
+        ScenarioError: none was named, or something in it or in an option is wrong.
+    """
+    if choices.scenario is None:
+        raise ScenarioError(
+            f"scenario: none given; name a file or one of {', '.join(bundled_scenarios())}"
+        )
+    overrides = overrides_of(choices)
+    scenario = load_scenario(choices.scenario, overrides=overrides)
+    engines = _engines(scenario, choices)
+    if engines is None:
+        return scenario
+    return load_scenario(choices.scenario, overrides={**overrides, "engines": engines})
+
+
+def overrides_of(choices: Choices) -> dict[str, Any]:
+    """Dotted key -> value, of all options but the engines.
+
+    Raises:
+        ScenarioError: an option cannot be read.
+    """
+    overrides: dict[str, Any] = {}
+    for word in choices.assignments:
+        key, sign, text = word.partition("=")
+        if not sign or not key:
+            raise ScenarioError(f"--set: found {word!r}, expected key=value")
+        overrides[key] = load_yaml(text, where=f"--set {key}", error=ScenarioError)
+    if choices.rates is not None:
+        overrides["arrivals.rates_rps"] = _numbers(choices.rates, float, "--rates")
+    if choices.seeds is not None:
+        overrides["arrivals.seeds"] = _numbers(choices.seeds, int, "--seeds")
+    if choices.duration_s is not None:
+        overrides["phases.measure_s"] = choices.duration_s
+    return overrides
+
+
+def _numbers(text: str, kind: Callable[[str], Number], option: str) -> list[Number]:
+    numbers = []
+    for word in text.split(","):
+        try:
+            numbers.append(kind(word))
+        except ValueError:
+            what = "a whole number" if kind is int else "a number"
+            raise ScenarioError(
+                f"{option}: {word!r} is not {what}; expected a list such as 1,2,4"
+            ) from None
+    return numbers
+
+
+def _engines(scenario: Scenario, choices: Choices) -> list[dict[str, Any]] | None:
+    """The engines to run instead of the scenario's; None leaves those."""
+    if not choices.engines and choices.base_url is None:
+        return None
+    chosen = [_engine(scenario, name) for name in choices.engines] or [
+        engine.model_dump() for engine in scenario.engines
+    ]
+    if choices.base_url is not None:
+        if len(chosen) > 1:
+            names = ", ".join(str(e["name"] or e["contract"]) for e in chosen)
+            raise ScenarioError(f"--base-url: needs one engine, found {names}; add --engine")
+        chosen[0]["base_url"] = choices.base_url
+    return chosen
+
+
+def _engine(scenario: Scenario, name: str) -> dict[str, Any]:
+    """An engine of the scenario by its label, else a contract by its name or file."""
+    for engine in scenario.engines:
+        if engine.label == name:
+            return engine.model_dump()
+    from engines import registry
+
+    labels = [engine.label for engine in scenario.engines]
+    if name not in registry.names() and "/" not in name and not name.endswith((".yaml", ".yml")):
+        known = [*labels, *registry.names()]
+        raise ScenarioError(
+            f"--engine: {name!r} is neither an engine of the scenario ({', '.join(labels)}) nor a "
+            f"known contract ({', '.join(registry.names())}){hint(name, known)}"
+        )
+    return {"contract": name}
