@@ -1,0 +1,245 @@
+"""A run in figures: per point the outcomes, the verdict and every metric with its uncertainty.
+
+The result is what `metrics.json` holds and what every report prints. It is plain JSON without NaN
+or Infinity: what was not reached or not measured is null, with a status that says which.
+
+Schema history
+    1: first version.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from dataclasses import asdict
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.checks import RunFacts, Validity, judge_point, run_facts
+from analysis.cohort import CohortValues, cohort_values
+from analysis.derive import DERIVED_DIR, DerivedRun, derive_run
+from analysis.errors import RunDataError
+from analysis.load import in_flight_over
+from analysis.metrics import PointData, PointMetric, RequestMetric, registry
+from analysis.percentiles import Percentile, nearest_rank, percentile, sort_values
+from analysis.speech import (
+    GroupBy,
+    ScoredRun,
+    load_transcripts,
+    summarise_wer,
+    wer_not_measured,
+)
+from analysis.view import AnalysisSettings
+from harness.records import Phase, PointRecord
+from harness.store import StoredRun, open_run
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["METRICS_FILE", "PERCENTS", "join_requests", "point_data", "summarise_run"]
+
+METRICS_FILE = "metrics.json"
+METRICS_SCHEMA = 1
+PERCENTS = (50, 95, 99)
+
+
+def summarise_run(
+    folder: Path, *, settings: AnalysisSettings | None = None, is_stored: bool = True
+) -> dict[str, Any]:
+    """Summarise a run and write `derived/metrics.json`.
+
+    Args:
+        folder: a run folder.
+        settings: how to read it; the default ones if None.
+        is_stored: False computes without writing anything ("what if").
+
+    Raises:
+        RunFolderError: no readable run folder.
+        RunDataError: `derived/` cannot be written.
+    """
+    settings = settings or AnalysisSettings()
+    run = open_run(folder)
+    derived = derive_run(folder, settings=settings, is_stored=is_stored)
+    summary = _summary(run, derived, load_transcripts(folder))
+    if is_stored:
+        _write(folder, summary)
+    return summary
+
+
+def join_requests(run: StoredRun, derived: DerivedRun) -> pd.DataFrame:
+    """Recorded and derived columns of every request in one frame."""
+    fresh = [name for name in derived.requests.columns if name not in run.requests.columns]
+    return run.requests.merge(
+        derived.requests[["request_id", *fresh]],
+        on="request_id",
+        how="left",
+        validate="one_to_one",
+    )
+
+
+def point_data(
+    run: StoredRun,
+    requests: pd.DataFrame,
+    point: PointRecord,
+    *,
+    wer: dict[str, Any] | None = None,
+) -> PointData:
+    """The measured part of one point of a run."""
+    rows = requests[requests["point_id"] == point.point_id]
+    plan = run.schedule
+    is_planned = (plan["point_id"] == point.point_id) & (plan["phase"] == Phase.MEASURE.value)
+    return PointData(
+        point=point,
+        cohort=rows[rows["phase"] == Phase.MEASURE.value].reset_index(drop=True),
+        num_planned=int(is_planned.sum()),
+        wer=wer,
+    )
+
+
+# -- the summary ----------------------------------------------------------------------------------
+
+
+def _summary(run: StoredRun, derived: DerivedRun, scored: ScoredRun | None) -> dict[str, Any]:
+    record = run.record
+    requests = join_requests(run, derived)
+    facts = run_facts(
+        kind=record.kind, scenario=record.scenario, clock=record.clock, engines=record.engines
+    )
+    by_point = {} if scored is None else summarise_wer(scored, GroupBy.POINT)
+    settings = derived.settings
+    summary: dict[str, Any] = _plain(
+        {
+            "schema_version": METRICS_SCHEMA,
+            "name": record.name,
+            "kind": record.kind.value,
+            "status": record.status.value,
+            "stamp_source": facts.stamp_source.value,
+            "start_rule": str(settings.start),
+            "onset_preset": settings.onset.name,
+            "settings": asdict(settings),
+            "engines": _engines(run, scored),
+            "points": [
+                _point(run, requests, point, facts, by_point.get(point.point_id))
+                for point in record.points
+            ],
+        }
+    )
+    return summary
+
+
+def _engines(run: StoredRun, scored: ScoredRun | None) -> list[dict[str, Any]]:
+    """Word error rate per engine: clips are drawn per engine, not per point."""
+    names = dict.fromkeys(point.engine for point in run.record.points)
+    found = {} if scored is None else summarise_wer(scored, GroupBy.ENGINE)
+    why = "nobody listened" if scored is None else "no clip of this engine was selected"
+    return [{"engine": name, "wer": found.get(name, wer_not_measured(why))} for name in names]
+
+
+def _point(
+    run: StoredRun,
+    requests: pd.DataFrame,
+    point: PointRecord,
+    facts: RunFacts,
+    wer: dict[str, Any] | None,
+) -> dict[str, Any]:
+    data = point_data(run, requests, point, wer=wer)
+    rows = requests[requests["point_id"] == point.point_id]
+    in_flight = in_flight_over(rows, point)
+    validity = judge_point(data, facts, in_flight=in_flight)
+    sent = int(data.cohort["dispatched_ns"].notna().sum())
+    return {
+        "point_id": point.point_id,
+        "engine": point.engine,
+        "rate_rps": point.rate_rps,
+        "seed": point.seed,
+        "achieved_rps": None if data.measure_s is None else sent / data.measure_s,
+        "planned_rps": None if data.measure_s is None else data.num_planned / data.measure_s,
+        "n": len(data.cohort),
+        "num_warmup_excluded": int((rows["phase"] == Phase.WARMUP.value).sum()),
+        "num_unrecorded": max(0, data.num_planned - len(data.cohort)),
+        "outcomes": dict(Counter(data.cohort["outcome"]).most_common()),
+        "validity": _validity(validity),
+        "load": validity.load.value,
+        "load_reason": validity.load_reason,
+        "metrics": {name: _metric(metric, data) for name, metric in registry().items()},
+    }
+
+
+def _validity(validity: Validity) -> dict[str, Any]:
+    return {
+        "verdict": validity.verdict.value,
+        "reasons": [asdict(reason) for reason in validity.reasons],
+    }
+
+
+def _metric(metric: RequestMetric | PointMetric, data: PointData) -> dict[str, Any]:
+    head = {"unit": metric.unit, "better": metric.better.value}
+    if isinstance(metric, PointMetric):
+        found = metric.compute(data)
+        value = {"value": found.value, "lo": found.lo, "hi": found.hi, "status": found.status}
+        return {**head, "n": found.n, "missing": found.missing, "not_reached": 0, "value": value}
+    values = cohort_values(metric, data.cohort)
+    ordered = sort_values(values.values)
+    return {
+        **head,
+        "n": len(ordered),
+        "missing": values.missing,
+        "excluded": values.excluded,
+        "not_reached": values.not_reached,
+        **{f"p{percent}": _percentile(percentile(ordered, percent)) for percent in PERCENTS},
+        "successes": _successes(values),
+    }
+
+
+def _percentile(found: Percentile) -> dict[str, Any]:
+    return {"value": found.value, "lo": found.lo, "hi": found.hi, "status": found.status.value}
+
+
+def _successes(values: CohortValues) -> dict[str, Any]:
+    """The finite values alone; always labelled as such, never the headline."""
+    ordered = np.sort(values.successes)
+    if not len(ordered):
+        return {"n": 0, "min": None, "mean": None, **{f"p{p}": None for p in PERCENTS}}
+    return {
+        "n": len(ordered),
+        "min": float(ordered[0]),
+        "mean": float(ordered.mean()),
+        **{f"p{percent}": _at(ordered, percent) for percent in PERCENTS},
+    }
+
+
+def _at(ordered: NDArray[np.float64], percent: int) -> float:
+    return float(ordered[nearest_rank(len(ordered), percent) - 1])
+
+
+# -- JSON -----------------------------------------------------------------------------------------
+
+
+def _plain(value: Any) -> Any:
+    """Plain JSON types; a number that is not finite is a fault of ours and becomes null."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value
+
+
+def _write(folder: Path, summary: dict[str, Any]) -> None:
+    target = folder / DERIVED_DIR / METRICS_FILE
+    partial = target.with_suffix(".partial")
+    try:
+        partial.write_text(json.dumps(summary, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        partial.replace(target)
+    except OSError as fault:
+        raise RunDataError(f"{target}: cannot be written: {fault.strerror or fault}") from None

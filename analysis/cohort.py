@@ -1,0 +1,75 @@
+"""Which requests a figure is over, with failures in it as worse than any number.
+
+Rules: every arrival of the measurement is in every latency percentile; a failed one is +inf; one
+that the scenario cancelled counts with what had happened by then, else is left out and counted;
+a value that could not be measured is missing and counted, never a number.
+
+Source: analysis/METRICS.md, "Cohort".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.metrics.base import Cohort, RequestMetric
+from analysis.outcomes import FAILED_OUTCOMES, FinalOutcome
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["CohortValues", "cohort_values"]
+
+# A reply that was cut off on purpose has no end of its own.
+_NOT_FOR_CANCELLED = ("e2e", "e2e_from_schedule", "e2e_from_send")
+
+
+@dataclass(frozen=True, slots=True)
+class CohortValues:
+    """One metric over a cohort.
+
+    values: finite ones and +inf for failures, in the order of the plan.
+    rows: for each value, its row in the cohort.
+    missing: could not be measured. excluded: cancelled by the scenario before it could happen.
+    """
+
+    values: NDArray[np.float64]
+    rows: NDArray[np.int64]
+    missing: int
+    excluded: int
+
+    @property
+    def successes(self) -> NDArray[np.float64]:
+        """The finite ones."""
+        return self.values[np.isfinite(self.values)]
+
+    @property
+    def not_reached(self) -> int:
+        """How many are +inf."""
+        return int(np.isinf(self.values).sum())
+
+
+def cohort_values(metric: RequestMetric, cohort: pd.DataFrame) -> CohortValues:
+    """A metric's values over a cohort.
+
+    Args:
+        metric: which; it says whether failures count.
+        cohort: one row an arrival, with `outcome`, `is_incremental` and the metric's column.
+    """
+    values = cohort[metric.name].to_numpy(dtype=np.float64, na_value=np.nan)
+    is_in = np.ones(len(cohort), dtype=bool)
+    if metric.is_for_incremental_text:
+        is_in = cohort["is_incremental"].fillna(False).to_numpy(dtype=bool)
+    is_excluded = np.zeros(len(cohort), dtype=bool)
+    if metric.cohort is Cohort.ALL:
+        is_failed = cohort["outcome"].isin(FAILED_OUTCOMES).to_numpy(dtype=bool)
+        is_cancelled = (cohort["outcome"] == FinalOutcome.CANCELLED.value).to_numpy(dtype=bool)
+        values = np.where(is_failed, np.inf, values)
+        has_no_end = is_cancelled & (metric.name in _NOT_FOR_CANCELLED)
+        is_excluded = is_in & is_cancelled & (np.isnan(values) | has_no_end)
+    is_missing = is_in & ~is_excluded & np.isnan(values)
+    rows = np.flatnonzero(is_in & ~is_excluded & ~is_missing)
+    return CohortValues(values[rows], rows, int(is_missing.sum()), int(is_excluded.sum()))

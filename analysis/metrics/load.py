@@ -1,0 +1,127 @@
+"""What the server carried: rate, requests in flight, listeners, failures."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from analysis.load import in_flight_over
+from analysis.metrics.base import (
+    Better,
+    PointData,
+    PointMetric,
+    PointValue,
+    ValueStatus,
+    share_of,
+)
+from analysis.outcomes import FAILED_OUTCOMES, FinalOutcome
+from engines.outcomes import TransportOutcome
+
+__all__ = ["METRICS"]
+
+_NO_DATA = PointValue(None, None, None, 0, 0, ValueStatus.NO_DATA)
+
+
+def achieved_rate(data: PointData) -> PointValue:
+    sent = data.cohort["dispatched_ns"].dropna()
+    if data.measure_s is None:
+        return _NO_DATA
+    return _plain(len(sent) / data.measure_s, len(sent))
+
+
+def failure_rate(data: PointData) -> PointValue:
+    outcomes = data.cohort["outcome"]
+    counted = outcomes[outcomes != FinalOutcome.CANCELLED.value]
+    failed = counted.isin(FAILED_OUTCOMES)
+    return share_of(int(failed.sum()), len(counted), missing=len(outcomes) - len(counted))
+
+
+def first_try_failure_rate(data: PointData) -> PointValue:
+    cohort = data.cohort
+    counted = cohort[cohort["outcome"] != FinalOutcome.CANCELLED.value]
+    failed = counted["outcome"].isin(FAILED_OUTCOMES)
+    hits = int((failed | (counted["attempts"] > 1)).sum())
+    return share_of(hits, len(counted), missing=len(cohort) - len(counted))
+
+
+def finished_share(data: PointData) -> PointValue:
+    ended = data.cohort["transport_outcome"].isin(
+        [TransportOutcome.OK.value, TransportOutcome.CANCELLED.value]
+    )
+    return share_of(int(ended.sum()), len(ended))
+
+
+def in_flight_mean(data: PointData) -> PointValue:
+    curve = in_flight_over(data.cohort, data.point)
+    return _NO_DATA if curve is None else _plain(curve.mean, len(data.cohort))
+
+
+def in_flight_max(data: PointData) -> PointValue:
+    curve = in_flight_over(data.cohort, data.point)
+    return _NO_DATA if curve is None else _plain(float(curve.counts.max()), len(data.cohort))
+
+
+def listeners(data: PointData) -> PointValue:
+    rate = achieved_rate(data).value
+    seconds = data.cohort["audio_duration"].dropna().to_numpy(dtype=np.float64)
+    missing = len(data.cohort) - len(seconds)
+    if rate is None or not len(seconds):
+        return PointValue(None, None, None, 0, missing, ValueStatus.NO_DATA)
+    value = rate * float(seconds.mean())
+    return PointValue(value, None, None, len(seconds), missing, ValueStatus.NO_INTERVAL)
+
+
+def _plain(value: float, n: int) -> PointValue:
+    return PointValue(value, None, None, n, 0, ValueStatus.NO_INTERVAL)
+
+
+METRICS = (
+    PointMetric(
+        "achieved_rate",
+        "1/s",
+        Better.NEITHER,
+        "Requests dispatched per second of the measurement phase",
+        achieved_rate,
+    ),
+    PointMetric(
+        "failure_rate",
+        "share",
+        Better.LOWER,
+        "Share of arrivals that did not end as `ok`; those the scenario cancelled are left out",
+        failure_rate,
+    ),
+    PointMetric(
+        "first_try_failure_rate",
+        "share",
+        Better.LOWER,
+        "Share of arrivals that failed, or needed a second attempt",
+        first_try_failure_rate,
+    ),
+    PointMetric(
+        "finished_share",
+        "share",
+        Better.HIGHER,
+        "Share of arrivals whose reply had ended cleanly by the end of the drain",
+        finished_share,
+    ),
+    PointMetric(
+        "in_flight_mean",
+        "requests",
+        Better.NEITHER,
+        "Requests in flight, averaged over the measurement phase",
+        in_flight_mean,
+    ),
+    PointMetric(
+        "in_flight_max",
+        "requests",
+        Better.NEITHER,
+        "Most requests in flight at once in the measurement phase",
+        in_flight_max,
+    ),
+    PointMetric(
+        "concurrent_listeners",
+        "listeners",
+        Better.NEITHER,
+        "Achieved rate times mean audio duration: how many replies are being listened to at once",
+        listeners,
+    ),
+)

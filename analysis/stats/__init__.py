@@ -1,0 +1,1 @@
+"""Statistics that the judgements rest on; each file is one question."""
