@@ -41,7 +41,9 @@ def chunk_uncertainties(chunks: Sequence[ChunkEvent], rule: StampRule) -> tuple[
     """For each chunk of one request, how long before `arrival_ns` it may have come, in ns.
 
     With user stamps every chunk may have waited since the socket was last seen empty. With kernel
-    stamps that holds for all but the last delivery of a read.
+    stamps that holds for all but the last delivery of a read, and for a chunk whose stamp the
+    harness knows not to be its own (the end of the body came in the same read, or the wall clock
+    was set meanwhile).
     """
     found = []
     previous_read_ns = None  # last arrival of the read before this one
@@ -49,7 +51,7 @@ def chunk_uncertainties(chunks: Sequence[ChunkEvent], rule: StampRule) -> tuple[
         if index and chunk.read_ns != chunks[index - 1].read_ns:
             previous_read_ns = chunks[index - 1].arrival_ns
         is_last = index + 1 == len(chunks) or chunks[index + 1].read_ns != chunk.read_ns
-        if is_last and rule.source is StampSource.KERNEL:
+        if is_last and chunk.is_exact and rule.source is StampSource.KERNEL:
             found.append(rule.conversion_ns)
             continue
         floor_ns = chunk.floor_ns

@@ -269,7 +269,13 @@ class Recorder:
         arrival_ns = stamp.arrival_ns
         chunks.append(
             ChunkEvent(
-                len(chunks), arrival_ns, stamp.read_ns, stamp.floor_ns, self._num_payload, num_bytes
+                seq=len(chunks),
+                arrival_ns=arrival_ns,
+                read_ns=stamp.read_ns,
+                floor_ns=stamp.floor_ns,
+                offset=self._num_payload,
+                num_bytes=num_bytes,
+                is_exact=stamp.is_exact,
             )
         )
         if arrival_ns - self._last_arrival_ns < COALESCED_NS and len(chunks) > 1:

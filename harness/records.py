@@ -76,7 +76,9 @@ class ChunkEvent:
 
     `arrival_ns` is the kernel's receive stamp where there is one, else the user stamp of the read.
     `floor_ns` is the latest moment before it at which the socket was known to be drained.
-    `offset` counts from the start of this request's payload.
+    `offset` counts from the start of this request's payload. `is_exact`: the stamp is the kernel's
+    and of this delivery's own last byte; where it is False (a user stamp, or later bytes of the
+    same connection came in the same read) the delivery came between `floor_ns` and `arrival_ns`.
     """
 
     seq: int
@@ -85,6 +87,7 @@ class ChunkEvent:
     floor_ns: int
     offset: int
     num_bytes: int
+    is_exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +238,7 @@ REQUEST_COLUMNS = _columns(
 )
 CHUNK_COLUMNS = _columns(
     "request_id:string seq:int32 arrival_ns:int64 read_ns:int64 floor_ns:int64 offset:int64"
-    " num_bytes:int64"
+    " num_bytes:int64 is_exact:bool"
 )
 TEXT_EVENT_COLUMNS = _columns(
     "request_id:string seq:int32 planned_ns:int64 sent_ns:int64? ack_ns:int64?"

@@ -36,15 +36,20 @@ OnSent = Callable[[int], None]
 class Stamp:
     """When something was received; all on the run clock.
 
-    `arrival_ns` is the kernel's stamp where there is one. Where there is none, or where the wall
-    clock was set in between, it is the user stamp: then and only then it equals `read_ns`, and its
-    uncertainty reaches back to `floor_ns`. `floor_ns` is the latest moment before it at which
-    nothing was waiting in the socket.
+    `arrival_ns` is the kernel's stamp of the last byte of the read. Where there is none, or where
+    the wall clock was set in between, it is the user stamp, `read_ns`. `floor_ns` is the latest
+    moment before it at which nothing was waiting in the socket. `is_exact` is True for what the
+    kernel's stamp belongs to; anything else of the same read came between floor and arrival.
     """
 
     arrival_ns: int
     read_ns: int
     floor_ns: int
+    is_exact: bool = True
+
+    def merged(self) -> Stamp:
+        """The stamp of something that came in the same read before its last byte."""
+        return Stamp(self.arrival_ns, self.read_ns, self.floor_ns, False) if self.is_exact else self
 
 
 @dataclass(frozen=True, slots=True)

@@ -256,10 +256,12 @@ class HttpConnection:
             self._unasked(stamp)
             return
         parser = self._parser
-        for event in parser.feed(data):
+        events = parser.feed(data)
+        for event in events:
             listener = self._listener
             if listener is not None:
-                listener.on_event(event, stamp)
+                is_own = parser.is_tail(event, data, is_last=event is events[-1])
+                listener.on_event(event, stamp if is_own else stamp.merged())
         # The listener may have released or dropped the connection meanwhile.
         if parser is not self._parser or self._is_closed:
             return

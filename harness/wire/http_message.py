@@ -210,6 +210,19 @@ class ResponseParser:
             self._check_limits(len(data), self._num_body - num_body_before)
         return events
 
+    @staticmethod
+    def is_tail(event: Event, data: bytes, *, is_last: bool) -> bool:
+        """Whether the last byte of a read completed this event, so that its stamp is the event's.
+
+        A chunk's closing CRLF counts as its own; the zero chunk behind it does not.
+        """
+        if not isinstance(event, StreamBytes):
+            return is_last
+        body = bytes(event.data)
+        return data.endswith(body) or (
+            data.endswith(b"\r\n") and data.endswith(body, 0, len(data) - 2)
+        )
+
     def feed_eof(self) -> list[Event] | None:
         """Events when the peer closed: the end of a body without a length, or None: too early."""
         if self.stage is ResponseStage.BODY and self._until_close:

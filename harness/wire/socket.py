@@ -220,8 +220,10 @@ class StampedSocket:
                 return
             stats.num_reads += 1
             stats.num_bytes += len(data)
-            stamp = self._stamp(ancillary, read_ns)
             is_drained = len(data) < READ_BYTES
+            stamp = self._stamp(ancillary, read_ns)
+            if not is_drained:
+                stamp = stamp.merged()  # the stamp may be of bytes that are still in the queue
             # Before the receiver runs, which may send the next request and raise the floor itself.
             if is_drained:
                 self._floor_ns = before_ns
@@ -241,8 +243,7 @@ class StampedSocket:
         if arrival_ns < self._last_arrival_ns:
             stats.num_clamped += 1
             arrival_ns = self._last_arrival_ns
-        # One nanosecond apart at least: an arrival that equals its read marks a user stamp.
-        arrival_ns = min(arrival_ns, read_ns - 1)
+        arrival_ns = min(arrival_ns, read_ns)
         self._last_arrival_ns = arrival_ns
         if stats.on_self_delay is not None:
             stats.on_self_delay(read_ns - arrival_ns)
@@ -273,7 +274,7 @@ class StampedSocket:
 
     def _user_stamp(self, read_ns: int) -> Stamp:
         self._last_arrival_ns = read_ns
-        return Stamp(read_ns, read_ns, min(self._floor_ns, read_ns))
+        return Stamp(read_ns, read_ns, min(self._floor_ns, read_ns), is_exact=False)
 
     def _report_error(self, error: OSError) -> None:
         if self._sock is not None:

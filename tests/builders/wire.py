@@ -1,4 +1,4 @@
-"""Builders for the wire: a time that is moved by hand, streams without a network, short real runs."""
+"""Builders for the wire: a time moved by hand, streams without a network, short real runs."""
 
 from __future__ import annotations
 

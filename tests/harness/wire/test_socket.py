@@ -179,6 +179,7 @@ def test_a_full_read_does_not_raise_the_floor():
     rig.loop.readers[99]()
 
     assert [ms(1), ms(1)] == [stamp.floor_ns for stamp in rig.received.stamps]
+    assert [False, True] == [stamp.is_exact for stamp in rig.received.stamps]
     assert 1 == rig.stats.num_full_reads
 
 
@@ -210,10 +211,10 @@ def test_arrivals_never_go_back():
 
 
 def test_without_a_kernel_stamp_the_read_is_the_arrival():
-    """And equality says so, for whoever computes the uncertainty."""
+    """And it is marked as one that is not exact, for whoever computes the uncertainty."""
     stamp = Rig().read(b"abc", at_ms=None, now_ms=15)
 
-    assert Stamp(ms(15), ms(15), ms(1)) == stamp
+    assert Stamp(ms(15), ms(15), ms(1), is_exact=False) == stamp
 
 
 def test_stamp_around_a_wall_clock_step_is_not_believed():
@@ -223,7 +224,7 @@ def test_stamp_around_a_wall_clock_step_is_not_believed():
     rig.clock.set_wall_clock(ms(5000))
     stamp = rig.read(b"abc", at_ms=12, now_ms=15)
 
-    assert Stamp(ms(15), ms(15), ms(1)) == stamp
+    assert Stamp(ms(15), ms(15), ms(1), is_exact=False) == stamp
     assert 1 == len(rig.clock.steps)
 
 
