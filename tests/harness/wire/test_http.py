@@ -1,0 +1,499 @@
+"""One HTTP connection: from a request to stamped events, and every way it can end."""
+
+from __future__ import annotations
+
+import errno
+import socket
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engines.base import EndOfBody, Headers, HttpTarget, Send, StreamBytes
+from harness.clock import RunClock
+from harness.settings import (
+    ConnectionMode,
+    ConnectionSettings,
+    TimeoutSettings,
+    WireLimits,
+    WireSettings,
+)
+from harness.wire.http import HttpConnection, HttpOptions
+from harness.wire.http_message import HttpOrigin
+from harness.wire.resolve import Resolver
+from tests.builders.servers import (
+    Close,
+    Reset,
+    ScriptedServer,
+    Wait,
+    WaitForClose,
+    Write,
+    chunk,
+    chunked,
+    head,
+    ok,
+    paced,
+    refusal,
+)
+from tests.builders.wire import FakeStream, FakeTime, Heard, PlainAdapter, every, run_load, say
+
+CHUNKED = head(200, content_type="audio/pcm", transfer_encoding="chunked")
+
+
+class Rig:
+    """An HTTP connection on a fake stream, with its request sent."""
+
+    def __init__(self, **options: object) -> None:
+        self.time, self.heard = FakeTime(), Heard()
+        self.streams: list[FakeStream] = []
+        self.idle: list[HttpConnection] = []
+        self.gone: list[HttpConnection] = []
+        values = {
+            "clock": self.time.clock,
+            "pacer": self.time.pacer,
+            "resolver": Resolver(None, is_cached=True),  # type: ignore[arg-type]
+            "make_stream": self._make_stream,
+            "limits": WireLimits(),
+            "user_agent": "tool",
+        }
+        self.connection = HttpConnection(
+            HttpOrigin("http", "127.0.0.1", 80),
+            HttpOptions(**(values | options)),  # type: ignore[arg-type]
+            on_idle=self.idle.append,
+            on_gone=self.gone.append,
+        )
+        self.ask()
+        self.stream.accept()
+        self.send()
+
+    def _make_stream(self, origin: HttpOrigin, receiver: object) -> FakeStream:
+        self.streams.append(FakeStream(receiver, self.time.clock))  # type: ignore[arg-type]
+        return self.streams[-1]
+
+    @property
+    def stream(self) -> FakeStream:
+        return self.streams[-1]
+
+    def ask(self) -> None:
+        self.connection.aim(lambda: HttpTarget("http://127.0.0.1/say"))
+        self.connection.open(self.heard)
+
+    def send(self) -> None:
+        self.sent: list[int] = []
+        self.connection.send(Send("text"), self.sent.append)
+
+    def again(self) -> None:
+        """Release, and use the connection for a second request."""
+        self.connection.release()
+        self.heard = Heard()
+        self.ask()
+        self.send()
+
+
+def test_head_and_body_leave_in_one_write():
+    """So that the moment of sending is one."""
+    rig = Rig()
+
+    assert rig.stream.written.startswith(b"POST /say HTTP/1.1\r\n")
+    assert rig.stream.written.endswith(b"\r\n\r\ntext")
+    assert 1 == len(rig.sent)
+
+
+def test_sending_marks_the_stream_as_drained():
+    """The answer cannot have arrived before."""
+    rig = Rig()
+
+    assert rig.sent == rig.stream.floors
+
+
+def test_second_body_is_refused():
+    """HTTP/1.1 carries one."""
+    rig = Rig()
+    with pytest.raises(ValueError, match="second"):
+        rig.send()
+
+
+def test_events_of_one_read_share_its_stamp_and_the_last_one_owns_it():
+    """Merged deliveries are told by it."""
+    rig = Rig()
+    rig.stream.deliver(CHUNKED + chunk(b"a") + chunk(b"b"), at_ms=3)
+
+    assert [Headers, StreamBytes, StreamBytes] == [type(event) for event in rig.heard.events]
+    assert 1 == len({seen.arrival_ns for seen in rig.heard.stamps})
+    assert [False, False, True] == [seen.is_exact for seen in rig.heard.stamps]
+
+
+@pytest.mark.parametrize(
+    ("reply", "read", "is_exact"),
+    [
+        (CHUNKED, chunk(b"abc"), True),
+        (CHUNKED, chunk(b"abc") + chunk(b""), False),
+        (CHUNKED, chunk(b"abc") + b"4", False),
+        (CHUNKED, b"3\r\nabc", True),
+        (head(200, content_length=3), b"abc", True),
+        (head(200, content_length=3), b"abcX", False),
+        (head(200), b"abc", True),
+    ],
+)
+def test_a_chunk_owns_the_stamp_if_the_read_ended_with_it(
+    reply: bytes, read: bytes, is_exact: bool
+):
+    """The zero chunk, sent a moment later, takes the stamp of the last audio with it."""
+    rig = Rig()
+    rig.stream.deliver(reply)
+    rig.stream.deliver(read)
+    owns = [
+        seen.is_exact
+        for event, seen in zip(rig.heard.events, rig.heard.stamps, strict=True)
+        if isinstance(event, StreamBytes)
+    ]
+
+    assert [is_exact] == owns
+
+
+def test_ended_response_frees_the_connection_on_release():
+    """The next request finds it warm."""
+    rig = Rig()
+    rig.stream.deliver(head(200, content_length=0))
+    rig.connection.release()
+
+    assert [rig.connection] == rig.idle
+    assert rig.connection.is_warm
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        head(200, content_length=0, connection="close"),
+        head(200, content_length=0) + b"garbage",
+        b"HTTP/1.0 200 OK\r\nContent-Length: 0\r\n\r\n",
+    ],
+)
+def test_connection_that_cannot_be_kept_is_closed(reply: bytes):
+    """The server's wish, bytes left over, an old version."""
+    rig = Rig()
+    rig.stream.deliver(reply)
+    rig.connection.release()
+
+    assert [] == rig.idle
+    assert rig.stream.is_closed
+
+
+def test_cold_connections_close_after_one_request():
+    """And say so."""
+    rig = Rig(keep_alive=False)
+    rig.stream.deliver(head(200, content_length=0))
+    rig.connection.release()
+
+    assert b"Connection: close\r\n" in rig.stream.written
+    assert rig.stream.is_closed
+
+
+def test_reply_that_ended_before_its_framing_may_still_end_it():
+    """An event stream's last event comes just before its zero chunk."""
+    rig = Rig()
+    rig.stream.deliver(CHUNKED + chunk(b"done"))
+    rig.connection.release()
+    rig.time.advance(10)
+    rig.stream.deliver(chunk(b""))
+
+    assert [rig.connection] == rig.idle
+
+
+def test_framing_that_does_not_end_soon_costs_the_connection():
+    """Not a hang."""
+    rig = Rig()
+    rig.stream.deliver(CHUNKED + chunk(b"done"))
+    rig.connection.release()
+    rig.time.advance(300)
+
+    assert rig.stream.is_closed
+    assert [rig.connection] == rig.gone
+
+
+def test_close_on_reuse_before_any_byte_is_a_stale_connection():
+    """Its own outcome: neither the server's failure nor a slow reply."""
+    rig = Rig()
+    rig.stream.deliver(head(200, content_length=0))
+    rig.again()
+    rig.stream.eof()
+
+    assert "stale_connection" == rig.heard.failure.outcome.value
+    assert rig.heard.infos[0].is_reused
+
+
+def test_reset_on_reuse_before_any_byte_is_a_stale_connection():
+    """A server may also answer a late request with RST."""
+    rig = Rig()
+    rig.stream.deliver(head(200, content_length=0))
+    rig.again()
+    rig.stream.error(OSError(errno.ECONNRESET, ""))
+
+    assert "stale_connection" == rig.heard.failure.outcome.value
+
+
+def test_close_on_a_fresh_connection_is_not_stale():
+    """There was nothing to go stale."""
+    rig = Rig()
+    rig.stream.eof()
+
+    assert ("truncated", "closed_before_response") == (
+        rig.heard.failure.outcome.value,
+        rig.heard.failure.kind,
+    )
+
+
+def test_kept_connection_that_closes_is_given_up_quietly():
+    """Nobody was using it."""
+    rig = Rig()
+    rig.stream.deliver(head(200, content_length=0))
+    rig.connection.release()
+    rig.stream.eof()
+
+    assert rig.heard.failure is None
+    assert [rig.connection] == rig.gone
+
+
+@pytest.mark.parametrize(
+    ("sent", "kind"),
+    [
+        (CHUNKED[:20], "closed_in_headers"),
+        (CHUNKED, "closed_in_body"),
+        (CHUNKED + chunk(b"abc"), "closed_in_body"),
+        (head(200, content_length=9) + b"abc", "closed_in_body"),
+    ],
+)
+def test_close_before_the_end_is_truncation_and_the_exchange_is_asked(sent: bytes, kind: str):
+    """It may know better: a protocol can end before its framing."""
+    rig = Rig()
+    rig.stream.deliver(sent)
+    rig.stream.eof()
+
+    assert ("truncated", kind, False) == (
+        rig.heard.failure.outcome.value,
+        rig.heard.failure.kind,
+        rig.heard.failure.is_final,
+    )
+
+
+def test_body_without_length_ends_with_the_connection():
+    """Clean, by its framing."""
+    rig = Rig()
+    rig.stream.deliver(head(200) + b"abc")
+    rig.stream.eof()
+
+    assert EndOfBody() == rig.heard.events[-1]
+    assert rig.heard.failure is None
+
+
+def test_abort_calls_nobody():
+    """The recorder has already ended the request."""
+    rig = Rig()
+    rig.connection.abort()
+    rig.connection.abort()
+
+    assert rig.heard.failure is None
+    assert rig.stream.is_closed
+    assert [rig.connection] == rig.gone
+
+
+def test_bytes_before_any_request_are_a_protocol_error():
+    """A server that speaks first does not speak HTTP."""
+    rig = Rig()
+    rig.stream.deliver(head(200, content_length=0))
+    rig.connection.release()
+    rig.heard = Heard()
+    rig.ask()
+    rig.stream.deliver(b"220 smtp ready\r\n")
+
+    assert "protocol_error" == rig.heard.failure.outcome.value
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.binary(max_size=300), st.integers(0, 3), st.booleans(), st.integers(1, 50))
+def test_any_bytes_and_a_close_end_the_request_once(
+    data: bytes, prefix: int, is_reset: bool, size: int
+):
+    """Whatever a server sends: one end of body or one failure, never both, never neither."""
+    rig = Rig()
+    data = [b"", CHUNKED, head(200), head(200, content_length=20)][prefix] + data
+    for start in range(0, len(data), size):
+        if not rig.stream.is_closed:
+            rig.stream.deliver(data[start : start + size])
+    if not rig.stream.is_closed:
+        if is_reset:
+            rig.stream.error(OSError(errno.ECONNRESET, ""))
+        else:
+            rig.stream.eof()
+    has_ended = rig.heard.events[-1:] == [EndOfBody()]
+
+    assert has_ended is not (rig.heard.failure is not None) or has_ended
+    assert has_ended or rig.heard.failure is not None
+
+
+# -- over loopback: scripted ending -> outcome -----------------------------------------------------
+
+PCM = bytes(range(200)) * 4
+SHORT = head(200, content_type="audio/pcm", content_length=len(PCM) * 2)
+LIMITS = TimeoutSettings(connect_s=2, first_audio_s=0.15, total_s=0.3)
+
+
+@pytest.mark.parametrize(
+    ("reply", "outcome", "kind", "num_bytes"),
+    [
+        (chunked([PCM, PCM]), "ok", None, 1600),
+        (ok(PCM), "ok", None, 800),
+        ((Write(head(200, content_type="audio/pcm") + PCM), Close()), "ok", None, 800),
+        (refusal(), "refused", "headers", 0),
+        (ok(b"", status=503), "refused", "headers", 0),
+        (ok(b"no", status=500, content_type="text/plain"), "http_error", "headers", 0),
+        (ok(b"", status=404), "http_error", "headers", 0),
+        (ok(b"", status=302, location="http://127.0.0.1/"), "http_error", "headers", 0),
+        ((Write(SHORT + PCM), Close()), "truncated", "body", 800),
+        (chunked([PCM], is_complete=False), "truncated", "body", 800),
+        ((Write(CHUNKED + chunk(PCM)), Wait(20), Reset()), "truncated", "body", 800),
+        ((Write(CHUNKED[:30]), Close()), "truncated", "headers", 0),
+        ((Close(),), "truncated", "headers", 0),
+        ((Write(b"ICY 200 OK\r\n\r\n"), Close()), "protocol_error", "http_framing", 0),
+        ((Write(CHUNKED + b"xyz\r\n"), Close()), "protocol_error", "http_framing", 0),
+        (ok(b"<html>", content_type="text/html"), "protocol_error", "headers", 0),
+        (
+            (Write(b"HTTP/1.1 200 OK\r\nX: " + b"a" * 70_000), WaitForClose()),
+            "protocol_error",
+            "headers_too_large",
+            0,
+        ),
+        ((WaitForClose(),), "timeout", "first_audio", 0),
+        ((Write(CHUNKED), WaitForClose()), "timeout", "first_audio", 0),
+        ((Write(CHUNKED + chunk(PCM)), WaitForClose()), "timeout", "total", 800),
+    ],
+)
+def test_ending_of_a_request(reply: object, outcome: str, kind: str | None, num_bytes: int):
+    """Each scripted ending has one outcome, one word and keeps the audio that came."""
+    with ScriptedServer(reply) as server:  # type: ignore[arg-type]
+        result = say(server.base_url, settings=WireSettings(timeouts=LIMITS))
+    record = result.record
+
+    assert (outcome, kind) == (record.transport_outcome.value, record.error_kind)
+    assert num_bytes == len(result.payload) == record.audio_bytes
+    assert num_bytes == sum(chunk.num_bytes for chunk in record.chunks)
+    assert (outcome == "ok") is (record.error_text is None)
+    assert record.finished_ns is not None
+
+
+def test_timeout_names_the_limit_and_its_setting():
+    """The user's own limit, so the message says which and how long."""
+    with ScriptedServer((WaitForClose(),)) as server:
+        record = say(server.base_url, settings=WireSettings(timeouts=LIMITS)).record
+
+    assert "no audio within 0.15 s (timeouts.first_audio_s)" == record.error_text
+
+
+def test_connecting_has_its_own_limit():
+    """A full backlog answers nobody: the connect limit ends it, not the total."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        fillers = []
+        for _ in range(3):
+            filler = socket.socket()
+            filler.setblocking(False)
+            filler.connect_ex(listener.getsockname())
+            fillers.append(filler)
+        limits = TimeoutSettings(connect_s=0.1, first_audio_s=2, total_s=3)
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        record = say(url, settings=WireSettings(timeouts=limits)).record
+        for filler in fillers:
+            filler.close()
+
+    assert ("timeout", "connect") == (record.transport_outcome.value, record.error_kind)
+
+
+def test_refused_port_is_a_connect_error():
+    """Nobody listens there."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    record = say(f"http://127.0.0.1:{port}").record
+
+    assert ("connect_error", "connection_refused") == (
+        record.transport_outcome.value,
+        record.error_kind,
+    )
+    assert record.dispatched_ns is not None
+    assert record.sent_ns is None
+
+
+def test_localhost_falls_back_to_the_address_that_listens():
+    """Where the name means ::1 first and only IPv4 is there."""
+    with ScriptedServer(ok(PCM)) as server:
+        record = say(server.base_url.replace("127.0.0.1", "localhost")).record
+
+    assert "ok" == record.transport_outcome.value
+    assert record.dns_ns is not None
+    assert record.dispatched_ns <= record.dns_ns <= record.connected_ns <= record.sent_ns
+
+
+def test_stamps_of_a_cold_request_are_in_order():
+    """Dispatch, connection, send, headers, first byte, end."""
+    with ScriptedServer(paced([(5, PCM), (5, PCM)])) as server:
+        record = say(server.base_url).record
+    stamps = [
+        record.dispatched_ns, record.connected_ns, record.sent_ns, record.headers_ns,
+        record.first_byte_ns, record.chunks[0].arrival_ns, record.chunks[1].arrival_ns,
+        record.finished_ns,
+    ]  # fmt: skip
+
+    assert sorted(stamps) == stamps
+    assert record.first_byte_ns == record.chunks[0].arrival_ns
+    assert record.connection_reused is False
+
+
+def test_first_byte_and_first_audio_are_two_moments():
+    """A WAV header alone at 50 ms, audio at 300 ms, then 480 bytes every 10 ms: no read waits for
+    a block to fill, and every arrival lies in the server's own send bracket."""
+    header = b"RIFF" + b"\xff" * 4 + b"WAVEfmt " + (16).to_bytes(4, "little")
+    header += b"\x01\0\x01\0" + (24_000).to_bytes(4, "little") + (48_000).to_bytes(4, "little")
+    header += b"\x02\0\x10\0data" + b"\xff" * 4
+    pieces = [(50, header), (250, bytes(480)), *[(10, bytes(480))] * 8]
+    clock = RunClock()
+    with ScriptedServer(paced(pieces, content_type="audio/wav")) as server:
+        record = say(server.base_url, clock=clock).record
+        brackets = [
+            (clock.from_monotonic_ns(send.before_ns), clock.from_monotonic_ns(send.after_ns))
+            for send in server.sends
+        ]
+    # The first send is the head, the last one the zero chunk.
+    for (before_ns, after_ns), piece in zip(brackets[1:-1], record.chunks, strict=True):
+        assert before_ns - clock.uncertainty_ns <= piece.arrival_ns
+        if piece.is_exact:
+            assert piece.arrival_ns <= after_ns + clock.uncertainty_ns
+        else:
+            assert piece.floor_ns <= before_ns
+    num_exact = sum(piece.is_exact for piece in record.chunks)
+
+    assert [44, *[480] * 9] == [piece.num_bytes for piece in record.chunks]
+    assert record.first_byte_ns == record.chunks[0].arrival_ns
+    assert num_exact >= 5
+    assert 240e6 < record.chunks[1].arrival_ns - record.first_byte_ns < 1000e6
+
+
+def test_cold_mode_pays_for_every_connection():
+    """Three requests, three connections, each with its phases."""
+    wire = WireSettings(connections=ConnectionSettings(mode=ConnectionMode.COLD))
+    with ScriptedServer(ok(PCM)) as server:
+        ran = run_load(PlainAdapter(server.base_url), every(5, 3), wire=wire)
+
+    assert 3 == server.num_connections
+    assert [False] * 3 == [record.connection_reused for record in ran.records]
+    assert all(record.connected_ns for record in ran.records)
+
+
+def test_warm_mode_opens_connections_before_the_first_request():
+    """Every request finds one, and none pays."""
+    with ScriptedServer(ok(PCM)) as server:
+        ran = run_load(PlainAdapter(server.base_url), every(5, 5))
+
+    assert 2 == server.num_connections
+    assert [True] * 5 == [record.connection_reused for record in ran.records]
+    assert {None} == {record.connected_ns for record in ran.records}
+    assert all(record.dispatched_ns == record.sent_ns for record in ran.records)
