@@ -1,0 +1,253 @@
+"""Static figures of a run as PNG and SVG, in one house style, from the report's own model.
+
+Every figure says what it rests on: n, the interval, the start rule, and in large letters where the
+numbers are a model's. Series differ by colour, marker and dash, so print and colour-blind eyes can
+tell them apart.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analysis.errors import RunDataError
+from analysis.report.curves import curve, dodged, read_percentile, read_share
+from analysis.report.model import EngineView, ReportModel
+from analysis.report.palette import INK_LIGHT, MARKERS, SERIES
+from analysis.report.svg import Point
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["FIGURES", "Format", "write_figures"]
+
+Format = str
+_SIZE_INCHES = (7.2, 4.4)
+_DPI = 160
+_MAX_RATE_TICKS = 9
+_LEGEND_COLUMNS = 3
+_STYLE: Any = {  # matplotlib types its keys one by one
+    "font.family": "DejaVu Sans",  # comes with matplotlib: the same picture on every machine
+    "font.size": 10,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#565d68",
+    "axes.labelcolor": INK_LIGHT,
+    "axes.titleweight": "bold",
+    "axes.titlesize": 11.5,
+    "axes.titlelocation": "left",
+    "axes.grid": True,
+    "grid.color": "#e1e4e9",
+    "grid.linewidth": 0.8,
+    "text.color": INK_LIGHT,
+    "xtick.color": "#565d68",
+    "ytick.color": "#565d68",
+    "legend.frameon": False,
+    "svg.fonttype": "none",
+    # Ids inside SVG files are hashes of this and not of the time: the same run, the same file.
+    "svg.hashsalt": "earwitness",
+    "figure.facecolor": "white",
+    "savefig.facecolor": "white",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class FigureSpec:
+    """A figure: its file name, the metric its n is of, and what draws it.
+
+    `draw` gives False where there is nothing to draw.
+    """
+
+    name: str
+    metric: str
+    draw: Callable[[ReportModel, Any], bool]
+
+
+def write_figures(
+    model: ReportModel, folder: Path, *, formats: Sequence[Format] = ("png", "svg")
+) -> list[Path]:
+    """Draw every figure that the run has data for.
+
+    Args:
+        model: of the report.
+        folder: is made where it does not exist.
+        formats: `png`, `svg`.
+
+    Raises:
+        RunDataError: the folder cannot be written.
+    """
+    # Imported here: it takes a second, and only figures need it.
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    written = []
+    with mpl.rc_context(_STYLE):
+        for spec in FIGURES:
+            figure = Figure(figsize=_SIZE_INCHES, layout="constrained")
+            FigureCanvasAgg(figure)
+            axes = figure.add_subplot()
+            if not spec.draw(model, axes):
+                continue
+            _sign(model, figure, axes, spec.metric)
+            written += [_save(figure, folder / f"{spec.name}.{each}") for each in formats]
+    return written
+
+
+def _save(figure: Figure, path: Path) -> Path:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # No date inside: the file changes only when the picture does.
+        metadata = {"Date": None} if path.suffix == ".svg" else None
+        figure.savefig(path, dpi=_DPI, metadata=metadata)
+    except OSError as failure:
+        raise RunDataError(f"{path}: cannot be written: {failure.strerror}") from failure
+    return path
+
+
+def _sign(model: ReportModel, figure: Figure, axes: Axes, metric: str) -> None:
+    """Conditions under the plot, and a watermark on what was not measured."""
+    facts = {fact.name: fact.text for fact in model.conditions}
+    sizes = [int(point.raw["metrics"][metric]["n"]) for point in model.points]
+    counts = sorted({size for size in sizes if size})
+    n = f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}"
+    parts = [
+        model.title,
+        f"{n} a point",
+        "bars: 95 % intervals" if _has_one_seed(model) else "bars: range over seeds",
+        f"start rule {facts['Start rule']}",
+        facts["Arrivals"],
+    ]
+    verdicts = sorted({point.verdict.text for point in model.points} - {"valid"})
+    if verdicts:
+        parts.append(f"some points {' and '.join(verdicts)}")
+    text = textwrap.fill(" · ".join(parts), 130)
+    figure.supxlabel(text, fontsize=7.5, color="#565d68", x=0.01, ha="left")
+    if model.is_simulated:
+        axes.text(
+            0.5, 0.5, "SIMULATED", transform=axes.transAxes, ha="center", va="center",
+            fontsize=44, weight="bold", color="#b26a00", alpha=0.18, rotation=18, zorder=0,
+        )  # fmt: skip
+
+
+# -- figures --------------------------------------------------------------------------------------
+
+
+def _latency(model: ReportModel, axes: Axes) -> bool:
+    """p50 and p95 of every engine in one plot."""
+    missing: list[_Gap] = []
+    for engine in model.engines:
+        for percent, dash in ((50, "--"), (95, "-")):
+            found = curve(engine, read_percentile("audible_ttfa", percent))
+            missing += [_Gap(rate_rps, engine.series) for rate_rps in found.missing]
+            points = dodged(found.points, engine, model.engines)
+            _draw(axes, engine, points, f"{engine.name}, p{percent}", dash)
+    if not axes.has_data():
+        return False
+    axes.set_ylabel("audible TTFA (ms)")
+    axes.set_ylim(0, axes.get_ylim()[1] * 1.06)
+    _finish(model, axes, "Audible TTFA against offered rate", missing)
+    return True
+
+
+def _underruns(model: ReportModel, axes: Axes) -> bool:
+    return _shares(model, axes, "underrun_rate", "Replies that stutter", "underrun rate (%)")
+
+
+def _wer(model: ReportModel, axes: Axes) -> bool:
+    return _shares(model, axes, "wer", "Word error rate", "WER (%)")
+
+
+def _failures(model: ReportModel, axes: Axes) -> bool:
+    if not any(point.failures.value for point in model.points):
+        return False
+    return _shares(model, axes, "failure_rate", "Requests that failed", "failed (%)")
+
+
+def _shares(model: ReportModel, axes: Axes, name: str, title: str, label: str) -> bool:
+    for engine in model.engines:
+        points = dodged(curve(engine, read_share(name)).points, engine, model.engines)
+        _draw(axes, engine, points, engine.name, "-")
+    if not axes.has_data():
+        return False
+    axes.set_ylabel(label)
+    # Never zoomed in on nothing: a flat zero is to look like one.
+    axes.set_ylim(0, max(axes.get_ylim()[1] * 1.06, 5.0))
+    _finish(model, axes, f"{title} against offered rate", [])
+    return True
+
+
+FIGURES = (
+    FigureSpec("latency", "audible_ttfa", _latency),
+    FigureSpec("underruns", "underrun_rate", _underruns),
+    FigureSpec("wer", "wer", _wer),
+    FigureSpec("failures", "failure_rate", _failures),
+)
+"""What `write_figures` draws, in order."""
+
+
+# -- parts ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    """A rate at which a percentile was not reached."""
+
+    rate_rps: float
+    series: int
+
+
+def _draw(axes: Axes, engine: EngineView, points: Sequence[Point], label: str, dash: str) -> None:
+    """A line with 95 % intervals; an interval without an upper end is an arrow."""
+    if not points:
+        return
+    colour, marker = _look(engine.series)
+    xs, ys = [point.x for point in points], [point.y for point in points]
+    axes.plot(
+        xs, ys, dash, color=colour, marker=marker, label=label, linewidth=1.8, markersize=5.5,
+        markerfacecolor="white", markeredgewidth=1.5, zorder=3,
+    )  # fmt: skip
+    for point in points:
+        if point.lo is None:
+            continue
+        top = point.hi if point.hi is not None else point.y
+        axes.vlines(point.x, point.lo, top, color=colour, linewidth=1.1, alpha=0.8)
+        if point.is_open:
+            axes.annotate(
+                "", (point.x, 1.0), (point.x, point.y), xycoords=("data", "axes fraction"),
+                textcoords="data", arrowprops={"arrowstyle": "->", "color": colour, "lw": 0.9},
+            )  # fmt: skip
+
+
+def _finish(model: ReportModel, axes: Axes, title: str, gaps: Iterable[_Gap]) -> None:
+    """Axes from zero, ticks at the measured rates, a legend above the plot and off the data."""
+    rates = sorted({point.rate_rps for point in model.points})
+    axes.set_xlabel("offered rate (requests/s)")
+    axes.set_xlim(left=0, right=rates[-1] * 1.06)
+    if len(rates) <= _MAX_RATE_TICKS:
+        axes.set_xticks(rates, [f"{rate_rps:.3g}" for rate_rps in rates])
+    for number, gap in enumerate(sorted(gaps, key=lambda gap: gap.rate_rps)):
+        colour, _ = _look(gap.series)
+        axes.plot(
+            gap.rate_rps, 0.985, marker="^", color=colour, markerfacecolor="none", clip_on=False,
+            transform=axes.get_xaxis_transform(), linestyle="none",
+            label=None if number else "not reached",
+        )  # fmt: skip
+    handles, _ = axes.get_legend_handles_labels()
+    rows = -(-len(handles) // _LEGEND_COLUMNS)
+    axes.set_title(title, pad=10 + 17 * rows)
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=_LEGEND_COLUMNS, borderaxespad=0.3
+    )
+
+
+def _has_one_seed(model: ReportModel) -> bool:
+    return len({point.seed for point in model.points}) == 1
+
+
+def _look(series: int) -> tuple[str, str]:
+    return SERIES[series % len(SERIES)].light, MARKERS[series % len(MARKERS)]

@@ -1,0 +1,238 @@
+"""The questions a team decides by, answered from the points at the top of the page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from analysis.report.model import Cell, Decision, EngineView, Finding, PointView, Tone
+from analysis.report.settings import ReportSettings, Slo
+from analysis.report.words import NOT_MEASURED, count, number, point_value, rate, share
+
+__all__ = ["decide", "misses", "target_rate"]
+
+_ORDER = (Tone.BAD, Tone.WARN, Tone.GOOD, Tone.NONE)
+
+
+def decide(
+    engines: Sequence[EngineView], settings: ReportSettings, *, start_rule: str
+) -> tuple[Decision, ...]:
+    """One decision a question, each with a finding for every engine.
+
+    `start_rule` is the player's; it is printed with every figure about gaps.
+    """
+    if not engines:
+        return ()
+    target = target_rate(engines, settings)
+    return (
+        _trust(engines),
+        _wait(engines, target, settings.slo),
+        _capacity(engines, settings.slo),
+        _gaps(engines, target, settings.slo, start_rule),
+        _speech(engines, settings.slo),
+        *_cost(engines, target, settings),
+    )
+
+
+def target_rate(engines: Sequence[EngineView], settings: ReportSettings) -> float:
+    """The rate the answers are for: the chosen one, else the highest that every engine sustained.
+
+    Where none did, the lowest. A chosen rate that was not measured gives way to the nearest.
+    """
+    common = set.intersection(*(set(engine.rates) for engine in engines))
+    rates = sorted(common or {rate for engine in engines for rate in engine.rates})
+    chosen = settings.target_rate_rps
+    if chosen is not None:
+        return min(rates, key=lambda rate: abs(rate - chosen))
+    carried = [
+        each
+        for each in rates
+        if all(_is_sustained(point) for engine in engines for point in engine.at(each))
+    ]
+    return max(carried, default=rates[0])
+
+
+def misses(point: PointView, slo: Slo, wer: float | None) -> tuple[str, ...]:
+    """What keeps a point out of the objective; empty where it is inside.
+
+    A latency that was not measured or not reached is a miss. Underruns do not apply to replies in
+    one chunk, and WER only where somebody listened.
+    """
+    metric = point.metrics.get("audible_ttfa")
+    ttfa = metric.p95 if metric else None
+    found = []
+    if not _is_sustained(point):
+        found.append(point.load.text if point.load.text != "sustained" else point.verdict.text)
+    if ttfa is None or ttfa.value is None or ttfa.value > slo.audible_ttfa_p95_ms:
+        found.append(f"p95 audible TTFA {ttfa.text if ttfa else NOT_MEASURED}")
+    if point.failures.value is None or point.failures.value > slo.failure_rate:
+        found.append(f"failed {point.failures.text}")
+    if point.underruns.value is not None and point.underruns.value > slo.underrun_rate:
+        found.append(f"underruns {point.underruns.text}")
+    if wer is not None and wer > slo.wer:
+        found.append(f"WER {share(wer)}")
+    return tuple(found)
+
+
+def _is_sustained(point: PointView) -> bool:
+    return point.load.text == "sustained" and point.verdict.text != "invalid"
+
+
+def _worst(tones: Iterable[Tone]) -> Tone:
+    found = set(tones)
+    return next((tone for tone in _ORDER if tone in found), Tone.NONE)
+
+
+# -- questions ------------------------------------------------------------------------------------
+
+
+def _trust(engines: Sequence[EngineView]) -> Decision:
+    findings = []
+    for engine in engines:
+        verdicts = Counter(point.verdict.text for point in engine.points)
+        words = ", ".join(
+            f"{verdicts[name]} {name}" for name in ("valid", "suspect", "invalid") if verdicts[name]
+        )
+        tone = _worst(point.verdict.tone for point in engine.points)
+        of_all = count(len(engine.points), "point")
+        findings.append(Finding(engine.name, Cell(words, None, f"of {of_all}", tone)))
+    reasons = Counter(
+        reason for engine in engines for point in engine.points for reason in point.reasons
+    )
+    details = tuple(f"{text} ({count(num, 'point')})" for text, num in reasons.most_common(6))
+    return _decision("Can the numbers be trusted?", findings, details=details)
+
+
+def _wait(engines: Sequence[EngineView], target: float, slo: Slo) -> Decision:
+    findings = []
+    for engine in engines:
+        point = _worst_seed(engine.at(target), "audible_ttfa")
+        metric = point.metrics.get("audible_ttfa") if point else None
+        if point is None or metric is None:
+            findings.append(Finding(engine.name, Cell(NOT_MEASURED)))
+            continue
+        received = point.metrics.get("audible_received")
+        parts = [f"n = {metric.n}", metric.p95.note, f"p50 {metric.p50.text}"]
+        if received is not None:
+            parts.append(f"received p95 {received.p95.text}")
+        parts.append(f"failed {point.failures.text}")
+        is_fast = metric.p95.value is not None and metric.p95.value <= slo.audible_ttfa_p95_ms
+        tone = Tone.GOOD if is_fast else Tone.BAD
+        note = "; ".join(part for part in parts if part)
+        text = f"p95 {metric.p95.text}"
+        findings.append(Finding(engine.name, Cell(text, metric.p95.value, note, tone)))
+    return _decision(
+        f"How long until the first sound, at {rate(target)}?",
+        findings,
+        "Audible TTFA: from dispatch to the moment an ideal player plays the first sound.",
+    )
+
+
+def _worst_seed(points: Sequence[PointView], name: str) -> PointView | None:
+    """With several seeds the worst one answers: an average of p95 values is no p95."""
+    measured = [point for point in points if name in point.metrics]
+    if not measured:
+        return None
+
+    def badness(point: PointView) -> float:
+        value = point.metrics[name].p95.value
+        return float("inf") if value is None else value
+
+    return max(measured, key=badness)
+
+
+def _capacity(engines: Sequence[EngineView], slo: Slo) -> Decision:
+    findings = []
+    for engine in engines:
+        missed = {each: _missed_at(engine, each, slo) for each in engine.rates}
+        good = [each for each, reasons in missed.items() if not reasons]
+        if not good:
+            lowest = engine.rates[0]
+            note = f"at {rate(lowest)}: {', '.join(missed[lowest])}"
+            cell = Cell("none of the rates measured", None, note, Tone.BAD)
+        elif max(good) == engine.rates[-1]:
+            note = "the highest rate measured; the limit lies above it"
+            cell = Cell(f"at least {rate(max(good))}", max(good), note, Tone.GOOD)
+        else:
+            above = min(each for each in engine.rates if each > max(good))
+            note = f"at {rate(above)}: {', '.join(missed[above])}"
+            cell = Cell(rate(max(good)), max(good), note, Tone.GOOD)
+        findings.append(Finding(engine.name, cell))
+    return _decision("Highest rate inside the objective?", findings, f"Objective: {slo}.")
+
+
+def _missed_at(engine: EngineView, rate_rps: float, slo: Slo) -> tuple[str, ...]:
+    """What any seed of a rate misses, each once."""
+    found = (
+        reason for point in engine.at(rate_rps) for reason in misses(point, slo, engine.wer.value)
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def _gaps(engines: Sequence[EngineView], target: float, slo: Slo, start_rule: str) -> Decision:
+    findings = []
+    for engine in engines:
+        points = [point for point in engine.at(target) if point.underruns.value is not None]
+        if not points:
+            note = "replies come in one chunk, so nothing can run dry"
+            findings.append(Finding(engine.name, Cell("not applicable", note=note)))
+            continue
+        point = max(points, key=lambda each: each.underruns.value or 0.0)
+        needed = point_value(point.raw, "start_delay_for_1_percent")
+        delay = number(needed.value if needed else None, "ms")
+        found = point_value(point.raw, "underrun_rate")
+        assert found is not None
+        assert found.value is not None
+        note = f"{point.underruns.note} (n = {found.n}); start delay for ≤ 1 % gaps: {delay}"
+        # Zero of a handful does not show that at most 1 % stutter; only the interval can.
+        is_shown = found.hi is not None and found.hi <= slo.underrun_rate
+        tone = Tone.GOOD if is_shown else Tone.NONE
+        if found.value > slo.underrun_rate:
+            tone = Tone.BAD
+        text = f"{point.underruns.text} of replies stutter"
+        findings.append(Finding(engine.name, Cell(text, found.value, note, tone)))
+    note = f"Start rule of the player: {start_rule}. A gap is at least 1 ms long."
+    return _decision(f"Does it play without gaps, at {rate(target)}?", findings, note)
+
+
+def _speech(engines: Sequence[EngineView], slo: Slo) -> Decision:
+    findings = []
+    for engine in engines:
+        value = engine.wer.value
+        if value is None:
+            findings.append(Finding(engine.name, engine.wer))
+            continue
+        tone = Tone.GOOD if value <= slo.wer else Tone.BAD
+        cell = Cell(f"WER {engine.wer.text}", value, engine.wer.note, tone)
+        findings.append(Finding(engine.name, cell))
+    return _decision("Is it speech, and the right words?", findings)
+
+
+def _cost(
+    engines: Sequence[EngineView], target: float, settings: ReportSettings
+) -> tuple[Decision, ...]:
+    """Price over characters spoken in an hour at that rate; only where a price was given."""
+    if settings.price_per_hour is None:
+        return ()
+    findings = []
+    for engine in engines:
+        points = engine.at(target)
+        known = [point.characters_per_s for point in points if point.characters_per_s]
+        if not known:
+            findings.append(Finding(engine.name, Cell(NOT_MEASURED, note="no text was recorded")))
+            continue
+        cost = settings.price_per_hour / (min(known) * 3600) * 1e6
+        text = f"{number(cost)} {settings.currency} per million characters"
+        findings.append(Finding(engine.name, Cell(text, cost)))
+    note = (
+        f"At {number(settings.price_per_hour)} {settings.currency} an hour and {rate(target)};"
+        " higher where the machine idles."
+    )
+    return (_decision("What does it cost?", findings, note),)
+
+
+def _decision(
+    question: str, findings: Sequence[Finding], note: str = "", details: tuple[str, ...] = ()
+) -> Decision:
+    tone = _worst(finding.cell.tone for finding in findings)
+    return Decision(question, tone, tuple(findings), note, details)

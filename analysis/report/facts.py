@@ -1,0 +1,126 @@
+"""What a run says about itself, as names and texts: conditions, engines, machine, commands."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from analysis.report.model import Fact
+from analysis.report.words import count
+from harness.records import RunRecord, RunStatus
+
+__all__ = ["commands", "conditions", "engine_facts", "environment", "notes"]
+
+
+def conditions(metrics: Mapping[str, Any], run: RunRecord | None) -> tuple[Fact, ...]:
+    """What holds for every figure of the page."""
+    found = [
+        Fact("Arrivals", f"open loop, {_arrivals(metrics, run)}"),
+        Fact("Start rule", str(metrics["start_rule"])),
+        Fact("Stamps", f"{metrics['stamp_source']} receive times"),
+    ]
+    warmup = sum(int(point["num_warmup_excluded"]) for point in metrics["points"])
+    found.append(Fact("Warm-up", f"{count(warmup, 'request')} stored and left out of all figures"))
+    cancelled = sum(int(p["outcomes"].get("cancelled", 0)) for p in metrics["points"])
+    if cancelled:
+        found.append(Fact("Cancelled", f"{count(cancelled, 'request')} by the scenario"))
+    if run and (prompts := run.prompts or run.scenario.get("prompts")):
+        found.append(Fact("Prompts", _prompts(prompts)))
+    return tuple(found)
+
+
+def _arrivals(metrics: Mapping[str, Any], run: RunRecord | None) -> str:
+    arrivals = (run.scenario.get("arrivals") if run else None) or {}
+    rates = sorted({point["rate_rps"] for point in metrics["points"]})
+    seeds = sorted({point["seed"] for point in metrics["points"]})
+    words = f"{arrivals.get('process', 'planned')}, "
+    words += count(len(rates), "rate")
+    if rates:
+        words += f" from {rates[0]:.3g}/s to {rates[-1]:.3g}/s" if len(rates) > 1 else ""
+    return f"{words}, seed{'' if len(seeds) == 1 else 's'} {', '.join(map(str, seeds))}"
+
+
+def _prompts(prompts: Mapping[str, Any]) -> str:
+    name = prompts.get("name") or prompts.get("set") or "unnamed"
+    tags = prompts.get("tags")
+    size = prompts.get("num_prompts")
+    parts = [str(name)]
+    if size is not None:
+        parts.append(count(int(size), "text"))
+    if tags:
+        parts.append(f"tags {', '.join(map(str, tags))}")
+    if digest := prompts.get("sha256"):
+        parts.append(f"sha256 {str(digest)[:12]}")
+    return ", ".join(parts)
+
+
+def engine_facts(engine: Mapping[str, Any]) -> tuple[Fact, ...]:
+    """Who answered, at which address, with which settings."""
+    return tuple(
+        Fact(name.replace("_", " "), _text(value))
+        for name, value in engine.items()
+        if name != "name" and value not in (None, "", [], {})
+    )
+
+
+def environment(run: RunRecord) -> tuple[Fact, ...]:
+    """Machine, versions, revision, clock and engines."""
+    found = [Fact("created", run.created_utc), Fact("status", str(run.status))]
+    for title, mapping in (
+        ("revision", run.revision),
+        ("machine", run.machine),
+        ("versions", run.versions),
+    ):
+        found += [
+            Fact(f"{title}: {name}", text) for name, text in _flat(mapping) if text not in ("", "–")
+        ]
+    for engine in run.engines:
+        found += [
+            Fact(f"{engine.get('name')}: {fact.name}", fact.text) for fact in engine_facts(engine)
+        ]
+    return tuple(found)
+
+
+def commands(run: RunRecord) -> tuple[str, ...]:
+    """The exact command that made the run, as a shell would take it."""
+    if not run.command:
+        return ()
+    return (shlex.join(map(str, run.command)),)
+
+
+def notes(metrics: Mapping[str, Any], run: RunRecord | None) -> tuple[str, ...]:
+    """What a reader must know before believing a figure."""
+    found = [str(note) for note in run.notes] if run else []
+    is_complete = metrics["status"] == RunStatus.COMPLETE
+    if not is_complete:
+        found.append(f"The run is {metrics['status']}: some planned requests are not in it.")
+    unfinished = [point.point_id for point in run.points if not point.is_complete] if run else []
+    if unfinished and is_complete:
+        found.append(f"Unfinished points: {', '.join(unfinished)}.")
+    unrecorded = sum(int(point["num_unrecorded"]) for point in metrics["points"])
+    if unrecorded:
+        found.append(f"{count(unrecorded, 'planned request')} left no record.")
+    if metrics["start_rule"] != "immediate":
+        found.append(f"The player's start rule is {metrics['start_rule']}, not immediate.")
+    return tuple(found)
+
+
+def _flat(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Nested mappings as dotted names."""
+    for name, value in mapping.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{prefix}{name}.")
+        elif value not in (None, [], {}):
+            yield f"{prefix}{name}", _text(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str | int | float):
+        return str(value)
+    if isinstance(value, Sequence) and all(isinstance(item, str | int | float) for item in value):
+        return ", ".join(map(str, value))
+    return json.dumps(value, ensure_ascii=False, default=str)

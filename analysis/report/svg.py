@@ -1,0 +1,392 @@
+"""Charts as inline SVG: a few marks on two axes, nothing else. No script, no style attribute.
+
+Colours come from CSS classes (`s0`..`s5` for series, `p0`..`p3` for parts), so that one drawing
+serves a light page, a dark page and paper, under a content policy that forbids inline styles.
+Every text goes through `escape`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+
+from analysis.report.palette import DASHES
+from analysis.report.scales import LinearScale, Scale, linear_scale, log_scale, tick_label
+
+__all__ = [
+    "Axis",
+    "Band",
+    "Bars",
+    "Chart",
+    "Dots",
+    "Line",
+    "Mark",
+    "Missing",
+    "Point",
+    "Rule",
+    "Stack",
+    "render_stack",
+    "render_svg",
+]
+
+_WIDTH, _HEIGHT = 480, 290
+_LEFT, _RIGHT, _TOP, _BOTTOM = 56, 16, 16, 46
+_NOT_REACHED_BAND = 18  # px above the plot's top value, for values that are not finite
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One value, with its interval where there is one."""
+
+    x: float
+    y: float
+    lo: float | None = None
+    hi: float | None = None
+    is_open: bool = False  # the interval's upper end was not reached
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Points joined by a line; `is_step` holds each value until the next."""
+
+    points: tuple[Point, ...]
+    series: int
+    label: str = ""
+    is_step: bool = False
+    has_markers: bool = True
+    is_thin: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """The space between `lo` and `hi` of each point."""
+
+    points: tuple[Point, ...]
+    series: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dots:
+    """Points alone."""
+
+    points: tuple[Point, ...]
+    series: int
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Places where the value was not reached: a triangle in the band above the plot."""
+
+    xs: tuple[float, ...]
+    series: int
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """Vertical bars from zero, at most one series a chart."""
+
+    points: tuple[Point, ...]
+    series: int
+    label: str = ""
+    width: float = 0.7  # in units of x
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Horizontal bars, one a row, made of parts in order. `total` is printed at the end."""
+
+    labels: tuple[str, ...]
+    parts: tuple[tuple[float, ...], ...]  # per row
+    totals: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A line across the plot at one value, named."""
+
+    at: float
+    label: str
+    is_vertical: bool = False
+
+
+Mark = Line | Band | Dots | Missing | Bars | Rule
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """What is along an axis. `labels` replaces round numbers at x = 0, 1, 2, ..."""
+
+    label: str
+    is_log: bool = False
+    from_zero: bool = True
+    labels: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A picture and its words. `description` says what is to be seen, for those who cannot."""
+
+    chart_id: str
+    title: str
+    description: str
+    x: Axis
+    y: Axis
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plot:
+    """The two scales, and whether a band for unreached values is kept free."""
+
+    x: Scale
+    y: Scale
+
+
+def render_svg(chart: Chart) -> str:
+    """One `<svg>` element, sized by its view box."""
+    plot = _plot(chart)
+    body = [_grid(chart, plot)]
+    for mark in chart.marks:
+        body.append(_MARKS[type(mark)](mark, plot))
+    title, description = f"{chart.chart_id}-title", f"{chart.chart_id}-desc"
+    return (
+        f'<svg class="chart" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img"'
+        f' aria-labelledby="{escape(title)} {escape(description)}">'
+        f'<title id="{escape(title)}">{escape(chart.title)}</title>'
+        f'<desc id="{escape(description)}">{escape(chart.description)}</desc>'
+        f"{''.join(body)}</svg>"
+    )
+
+
+def _plot(chart: Chart) -> _Plot:
+    has_missing = any(isinstance(mark, Missing) and mark.xs for mark in chart.marks)
+    top = _TOP + (_NOT_REACHED_BAND if has_missing else 0)
+    xs, ys = list(_values(chart.marks, is_x=True)), list(_values(chart.marks, is_x=False))
+    if chart.x.labels:
+        xs += [-0.5, len(chart.x.labels) - 0.5]
+    return _Plot(
+        x=_scale(chart.x, xs, _LEFT, _WIDTH - _RIGHT),
+        y=_scale(chart.y, ys, _HEIGHT - _BOTTOM, top),
+    )
+
+
+def _scale(axis: Axis, values: list[float], start: float, stop: float) -> Scale:
+    if axis.is_log:
+        return log_scale(values, start, stop)
+    if axis.labels:
+        return LinearScale(-0.5, len(axis.labels) - 0.5, start, stop)
+    values = values + [edge for edge in (axis.low, axis.high) if edge is not None]
+    return linear_scale(values, start, stop, from_zero=axis.from_zero)
+
+
+def _values(marks: Iterable[Mark], *, is_x: bool) -> Iterable[float]:
+    for mark in marks:
+        if isinstance(mark, Rule):
+            if mark.is_vertical == is_x:
+                yield mark.at
+        elif isinstance(mark, Missing):
+            if is_x:
+                yield from mark.xs
+        else:
+            for point in mark.points:
+                yield point.x if is_x else point.y
+                if not is_x:
+                    yield from (end for end in (point.lo, point.hi) if end is not None)
+
+
+# -- axes -------------------------------------------------------------------------------------
+
+
+def _grid(chart: Chart, plot: _Plot) -> str:
+    bottom, right = _HEIGHT - _BOTTOM, _WIDTH - _RIGHT
+    parts = []
+    for value in plot.y.ticks():
+        y = plot.y(value)
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
+        parts.append(_text(_LEFT - 7, y + 4, tick_label(value), "tick", "end"))
+    if chart.x.labels:
+        ticks = [(plot.x(i), label) for i, label in enumerate(chart.x.labels)]
+    else:
+        ticks = [(plot.x(value), tick_label(value)) for value in plot.x.ticks(6)]
+    for x, label in ticks:
+        parts.append(
+            f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 4}"/>'
+        )
+        parts.append(_text(x, bottom + 17, label, "tick", "middle"))
+    parts.append(f'<line class="axis" x1="{_LEFT}" x2="{right}" y1="{bottom}" y2="{bottom}"/>')
+    parts.append(_text((_LEFT + right) / 2, _HEIGHT - 8, chart.x.label, "name", "middle"))
+    middle = (_TOP + bottom) / 2
+    parts.append(
+        f'<text class="name" text-anchor="middle" transform="translate(13 {middle:.0f})'
+        f' rotate(-90)">{escape(chart.y.label)}</text>'
+    )
+    return "".join(parts)
+
+
+def _text(x: float, y: float, text: str, css: str, anchor: str) -> str:
+    return (
+        f'<text class="{css}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(text)}</text>'
+    )
+
+
+# -- marks ------------------------------------------------------------------------------------
+
+
+def _line(mark: Line, plot: _Plot) -> str:
+    if not mark.points:
+        return ""
+    commands = []
+    for number, point in enumerate(mark.points):
+        x, y = plot.x(point.x), plot.y(point.y)
+        if number and mark.is_step:
+            commands.append(f"H{x:.1f}V{y:.1f}")
+        else:
+            commands.append(f"{'L' if number else 'M'}{x:.1f} {y:.1f}")
+    dash = f' stroke-dasharray="{DASHES[mark.series % len(DASHES)]}"' if mark.series else ""
+    weight = " thin" if mark.is_thin else ""
+    path = f'<path class="line{weight}" d="{"".join(commands)}"{dash}/>'
+    intervals = "".join(_interval(point, plot) for point in mark.points)
+    markers = (
+        "".join(_marker(point, plot, mark.series) for point in mark.points)
+        if mark.has_markers
+        else ""
+    )
+    return f'<g class="s{mark.series % len(DASHES)}">{intervals}{path}{markers}</g>'
+
+
+def _interval(point: Point, plot: _Plot) -> str:
+    if point.lo is None:
+        return ""
+    x, low = plot.x(point.x), plot.y(point.lo)
+    foot = f"M{x - 3:.1f} {low:.1f}h6"
+    if point.hi is not None:
+        high = plot.y(point.hi)
+        head = f"M{x - 3:.1f} {high:.1f}h6"
+        return f'<path class="whisker" d="{foot}M{x:.1f} {low:.1f}V{high:.1f}{head}"/>'
+    if point.is_open:  # an arrow out of the plot: the upper end is beyond every value
+        return f'<path class="whisker" d="{foot}M{x:.1f} {low:.1f}V{_TOP + 2}m-4 6l4 -6l4 6"/>'
+    return ""
+
+
+def _marker(point: Point, plot: _Plot, series: int) -> str:
+    x, y = plot.x(point.x), plot.y(point.y)
+    shapes = (
+        f"M{x - 3.5:.1f} {y:.1f}a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0",
+        f"M{x - 3.2:.1f} {y - 3.2:.1f}h6.4v6.4h-6.4z",
+        f"M{x - 4:.1f} {y + 3.2:.1f}h8l-4 -7z",
+        f"M{x:.1f} {y - 4.4:.1f}l4.4 4.4l-4.4 4.4l-4.4 -4.4z",
+        f"M{x - 4:.1f} {y - 3.2:.1f}h8l-4 7z",
+        f"M{x - 4:.1f} {y - 1.3:.1f}h8v2.6h-8zM{x - 1.3:.1f} {y - 4:.1f}h2.6v8h-2.6z",
+    )
+    return f'<path class="mark" d="{shapes[series % len(shapes)]}"/>'
+
+
+def _band(mark: Band, plot: _Plot) -> str:
+    ends = [(p, p.lo, p.hi) for p in mark.points if p.lo is not None and p.hi is not None]
+    if not ends:
+        return ""
+    upper = [f"{plot.x(point.x):.1f} {plot.y(hi):.1f}" for point, _, hi in ends]
+    lower = [f"{plot.x(point.x):.1f} {plot.y(lo):.1f}" for point, lo, _ in reversed(ends)]
+    return f'<path class="band s{mark.series}" d="M{"L".join(upper + lower)}Z"/>'
+
+
+def _dots(mark: Dots, plot: _Plot) -> str:
+    # One path of zero-length round strokes: a tenth of the bytes of one circle a point.
+    places = "".join(f"M{plot.x(p.x):.1f} {plot.y(p.y):.1f}h0" for p in mark.points)
+    return f'<path class="dots s{mark.series}" d="{places}"/>' if places else ""
+
+
+def _missing(mark: Missing, plot: _Plot) -> str:
+    if not mark.xs:
+        return ""
+    places = "".join(f"M{plot.x(x) - 5:.1f} {_TOP + 9}h10l-5 -9z" for x in mark.xs)
+    note = _text(_LEFT + 4, _TOP + 8, mark.label, "note", "start") if mark.label else ""
+    return f'<path class="missing s{mark.series}" d="{places}"/>{note}'
+
+
+def _bars(mark: Bars, plot: _Plot) -> str:
+    floor = plot.y(0.0)
+    half = abs(plot.x(mark.width) - plot.x(0.0)) / 2
+    bars = "".join(
+        f'<rect x="{plot.x(p.x) - half:.1f}" y="{plot.y(p.y):.1f}" width="{2 * half:.1f}"'
+        f' height="{max(0.0, floor - plot.y(p.y)):.1f}"/>'
+        for p in mark.points
+    )
+    intervals = "".join(_interval(point, plot) for point in mark.points)
+    return f'<g class="bars s{mark.series}">{bars}</g><g class="ink">{intervals}</g>'
+
+
+def _rule(mark: Rule, plot: _Plot) -> str:
+    if mark.is_vertical:
+        x = plot.x(mark.at)
+        path = f"M{x:.1f} {_TOP}V{_HEIGHT - _BOTTOM}"
+        return f'<path class="rule" d="{path}"/>' + _text(
+            x + 4, _TOP + 10, mark.label, "note", "start"
+        )
+    y = plot.y(mark.at)
+    path = f"M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}"
+    return f'<path class="rule" d="{path}"/>' + _text(
+        _WIDTH - _RIGHT - 2, y - 4, mark.label, "note", "end"
+    )
+
+
+_MARKS: dict[type, Callable[..., str]] = {
+    Line: _line,
+    Band: _band,
+    Dots: _dots,
+    Missing: _missing,
+    Bars: _bars,
+    Rule: _rule,
+}
+
+
+# -- stacked bars -----------------------------------------------------------------------------
+
+_ROW, _ROW_LABEL, _TOTAL = 26, 128, 64
+
+
+def render_stack(chart_id: str, title: str, description: str, stack: Stack) -> str:
+    """Horizontal stacked bars, one row a label."""
+    height = _ROW * len(stack.labels) + 34
+    longest = max((sum(parts) for parts in stack.parts), default=1.0)
+    scale = linear_scale([longest], _ROW_LABEL, _WIDTH - _TOTAL)
+    rows = [
+        _stack_row(number, label, parts, total, scale)
+        for number, (label, parts, total) in enumerate(
+            zip(stack.labels, stack.parts, stack.totals, strict=True)
+        )
+    ]
+    bottom = _ROW * len(stack.labels) + 6
+    ticks = "".join(
+        f'<line class="grid" x1="{scale(v):.1f}" x2="{scale(v):.1f}" y1="2" y2="{bottom}"/>'
+        + _text(scale(v), bottom + 14, tick_label(v), "tick", "middle")
+        for v in scale.ticks(4)
+    )
+    name = f"{escape(chart_id)}-title {escape(chart_id)}-desc"
+    return (
+        f'<svg class="chart" viewBox="0 0 {_WIDTH} {height}" role="img" aria-labelledby="{name}">'
+        f'<title id="{escape(chart_id)}-title">{escape(title)}</title>'
+        f'<desc id="{escape(chart_id)}-desc">{escape(description)}</desc>'
+        f"{ticks}{''.join(rows)}</svg>"
+    )
+
+
+def _stack_row(number: int, label: str, parts: Sequence[float], total: str, scale: Scale) -> str:
+    y = number * _ROW + 5
+    drawn, at = [], 0.0
+    for part, length in enumerate(parts):
+        x, end = scale(at), scale(at + length)
+        drawn.append(
+            f'<rect class="p{part}" x="{x:.1f}" y="{y}" width="{end - x:.1f}" height="{_ROW - 9}"/>'
+        )
+        at += length
+    return (
+        _text(_ROW_LABEL - 8, y + 13, label, "tick", "end")
+        + "".join(drawn)
+        + _text(scale(at) + 5, y + 13, total, "tick strong", "start")
+    )

@@ -1,0 +1,88 @@
+"""The summary a person sees at the end of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from rich import box
+from rich.console import Console
+from rich.padding import Padding
+from rich.panel import Panel
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from analysis.report.build import build_model
+from analysis.report.model import Cell, Decision, ReportModel, Table, Tone
+from analysis.report.settings import ReportSettings
+from harness.records import RunRecord
+
+__all__ = ["print_model", "print_summary"]
+
+# Columns: fits all of the table of points without breaking its words.
+_WIDE = 190
+_STYLES = {Tone.GOOD: "green", Tone.WARN: "yellow", Tone.BAD: "red", Tone.NONE: ""}
+
+
+def print_summary(
+    metrics: Mapping[str, Any],
+    console: Console,
+    *,
+    run: RunRecord | None = None,
+    settings: ReportSettings | None = None,
+) -> None:
+    """Print what metrics.json says; with the run's head, its environment's notes, too."""
+    print_model(build_model(metrics, run, settings or ReportSettings()), console)
+
+
+def print_model(model: ReportModel, console: Console) -> None:
+    """Print decisions, the table of points and their conditions.
+
+    Every text is printed as it is: nothing a server sent is read as console markup.
+    """
+    console.print(Text(model.title, style="bold"))
+    if model.is_simulated:
+        console.print(Panel(Text("SIMULATED: a model's numbers, not measurements"), style="yellow"))
+    for fact in model.conditions:
+        console.print(Text(f"{fact.name}: {fact.text}", style="dim"))
+    for decision in model.decisions:
+        _print_decision(decision, console)
+    for table in (model.points_table, model.outcomes_table, model.speech_table):
+        if table.rows:
+            console.print()
+            console.print(Text(table.caption, style="dim"))
+            console.print(_rich_table(table, is_wide=console.width >= _WIDE))
+    for note in model.notes:
+        console.print(Text(f"Note: {note}"))
+
+
+def _print_decision(decision: Decision, console: Console) -> None:
+    console.print()
+    console.print(Text(decision.question, style=f"bold {_STYLES[decision.tone]}".strip()))
+    for finding in decision.findings:
+        line = Text("  ")
+        line.append(f"{finding.who}: " if finding.who else "")
+        line.append(finding.cell.text, style=f"bold {_STYLES[finding.cell.tone]}".strip())
+        if finding.cell.note:
+            line.append(f"  {finding.cell.note}", style="dim")
+        console.print(line)
+    for text in (*decision.details, decision.note):
+        if text:
+            console.print(Padding(Text(text, style="dim"), (0, 0, 0, 4)))
+
+
+def _rich_table(table: Table, *, is_wide: bool) -> RichTable:
+    built = RichTable(header_style="bold", box=box.SIMPLE_HEAD)
+    shown = [i for i, column in enumerate(table.columns) if is_wide or not column.is_detail]
+    for column in (table.columns[i] for i in shown):
+        built.add_column(Text(column.title), justify="right" if column.is_number else "left")
+    for row in table.rows:
+        built.add_row(*(_cell(row[i]) for i in shown))
+    return built
+
+
+def _cell(cell: Cell) -> Text:
+    text = Text(cell.text, style=_STYLES[cell.tone])
+    if cell.note:
+        text.append(f"\n{cell.note}", style="dim")
+    return text
