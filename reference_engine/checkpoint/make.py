@@ -25,7 +25,7 @@ from reference_engine.errors import CheckpointError
 from reference_engine.model.config_reader import CODEC_FOLDER
 from reference_engine.model.tensor_table import codec_tensors, model_tensors
 
-__all__ = ["LABEL_FILE", "MadeCheckpoint", "make_checkpoint"]
+__all__ = ["LABEL_FILE", "MadeCheckpoint", "make_checkpoint", "write_checkpoint"]
 
 LABEL_FILE = "RANDOM-WEIGHTS.txt"
 _WEIGHTS = "model.safetensors"
@@ -54,18 +54,34 @@ def make_checkpoint(folder: Path, *, shape: str, seed: int) -> MadeCheckpoint:
         near = get_close_matches(shape, SHAPES, n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
         raise CheckpointError(f"shape: {shape!r} is not one of {', '.join(SHAPES)}{hint}")
+    label = f"random numbers, shape {shape}, seed {seed}: speaks noise, proves nothing about voices"
+    return write_checkpoint(folder, SHAPES[shape], label=label, seed=seed)
+
+
+def write_checkpoint(
+    folder: Path, shape: CheckpointShape, *, label: str, seed: int
+) -> MadeCheckpoint:
+    """Write a random checkpoint of any shape into a new folder.
+
+    Args:
+        folder: created; must not hold anything.
+        shape: both halves.
+        label: what the weights are, stored in config.json, in both tensor files and in a text.
+        seed: of every value.
+
+    Raises:
+        CheckpointError: the folder already holds something.
+    """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise CheckpointError(f"{folder}: already exists; name a new folder")
-    chosen = SHAPES[shape]
-    label = f"random numbers, shape {shape}, seed {seed}: speaks noise, proves nothing about voices"
     (folder / CODEC_FOLDER).mkdir(parents=True)
-    _write_texts(folder, chosen, label)
+    _write_texts(folder, shape, label)
     generator = torch.Generator().manual_seed(seed)
-    model = random_model_tensors(model_tensors(chosen.model), chosen.model, generator=generator)
+    model = random_model_tensors(model_tensors(shape.model), shape.model, generator=generator)
     _save(model, folder / _WEIGHTS, label=label)
     counts = (len(model), _num_parameters(model))
     del model  # 3.8 GB at the full shape
-    codec = _write_codec(folder, chosen, label=label, generator=generator)
+    codec = _write_codec(folder, shape, label=label, generator=generator)
     return MadeCheckpoint(
         folder=folder,
         num_tensors=counts[0],
