@@ -88,13 +88,12 @@ class Admission:
         Raises:
             UnsayableError: what it may need can never fit, or no captured shape covers it.
         """
-        if not job.has_stored_prefix and job.num_prefill_positions:
-            tokens = job.num_prefill_positions
-            if self._catalogue.width_bucket(Stage.PREFILL, tokens) is None:
-                raise UnsayableError(
-                    f"the prompt has {tokens} rows, the largest captured prefill has"
-                    f" {self._catalogue.max_width(Stage.PREFILL)}; shorten the text or instruction"
-                )
+        tokens = job.num_prefill_positions
+        if tokens and self._catalogue.width_bucket(Stage.PREFILL, tokens) is None:
+            raise UnsayableError(
+                f"the prompt has {tokens} rows, the largest captured prefill has"
+                f" {self._catalogue.max_width(Stage.PREFILL)}; shorten the text or instruction"
+            )
         return self._max_frames(job)
 
     def take(self) -> tuple[int, Waiting] | None:

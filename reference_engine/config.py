@@ -21,7 +21,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from reference_engine.errors import ProfileError
 
 __all__ = [
-    "CAPTURE_ALL",
     "PROFILE_FOLDER",
     "AdaptiveChunks",
     "Batching",
@@ -38,6 +37,7 @@ __all__ = [
     "PolicyName",
     "Profile",
     "Reserve",
+    "Sampler",
     "Stages",
     "load_profile",
     "profile_names",
@@ -82,14 +82,19 @@ class Capture(StrEnum):
     ALL = "all"
 
 
-CAPTURE_ALL = Capture.ALL
-
-
 class EosRead(StrEnum):
     """When the host learns that a request has ended."""
 
     SIDE_STREAM = "side_stream"  # one step late, beside the next step
     BLOCKING = "blocking"  # at once, with the device waiting
+
+
+class Sampler(StrEnum):
+    """What requests may ask of the sampler, which is captured once for all of them."""
+
+    CAPPED = "capped"  # greedy, or any top-k up to 64, with any top-p
+    ANY = "any"  # any top-k and top-p; slower
+    GREEDY = "greedy"  # greedy requests only
 
 
 class CodecMode(StrEnum):
@@ -237,6 +242,7 @@ class Profile(_Strict):
     eos_read: EosRead
     prefix_kv: bool
     codec: CodecMode
+    sampler: Sampler
     leading_silence: LeadingSilence
     assume_silent_frames: Annotated[int, Field(ge=0)]
     max_trim_ms: _Ms

@@ -289,7 +289,11 @@ class Engine:
         tokens, characters = self._text[slot]
         known = (tokens + command.num_tokens, characters + command.num_characters)
         self._text[slot] = known
-        self._runner.append_text(slot, command.tokens, is_end=command.is_end)
+        try:
+            self._runner.append_text(slot, command.tokens, is_end=command.is_end)
+        except Exception as fault:  # this request's own text; the loop goes on
+            self._fail_sequence(sequence, f"text: {fault}")
+            return
         now_ns = self._clock.now_ns()
         if command.is_end:
             limit = self.admission.limit_once_known(sequence.job, known[1])

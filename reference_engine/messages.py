@@ -35,9 +35,9 @@ class Job:
 
     prompt: what the runner needs to begin (token ids, sampling settings); the engine does not look.
     num_prompt_positions: Talker positions before the first codec frame.
-    num_prefill_positions: of them, those that the prefill stage computes when no stored prefix
-        covers them. has_stored_prefix: whether one does.
-    num_text_tokens: body tokens known so far; is_text_complete: whether more can come.
+    num_prefill_positions: of them, those that the prefill stage must compute (0 where a stored
+        prefix covers all but the last).
+    num_text_tokens: text rows known so far; is_text_complete: whether no more can come.
     num_characters: of the text, for the runaway guard (of what is known; grows with the text).
     max_new_tokens: first-codebook tokens, the last of which never becomes a codec frame.
     ignore_eos: run to the limit whatever the model says.
@@ -47,7 +47,6 @@ class Job:
     prompt: object
     num_prompt_positions: int
     num_prefill_positions: int
-    has_stored_prefix: bool
     num_text_tokens: int
     is_text_complete: bool
     num_characters: int

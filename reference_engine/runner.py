@@ -61,7 +61,11 @@ class Runner(Protocol):
         ...
 
     def append_text(self, slot: int, tokens: object, *, is_end: bool) -> None:
-        """More body tokens for a slot."""
+        """More text rows for a slot.
+
+        Raises:
+            Exception: this request cannot take them.
+        """
         ...
 
     def release(self, slot: int) -> None:

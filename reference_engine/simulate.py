@@ -258,13 +258,11 @@ def simulate(
 
 def _submit(engine: Engine, request: SimulatedRequest, listener: _Listener) -> None:
     arrival = request.arrival
-    has_prefix = engine.profile.prefix_kv
     job = Job(
         request_id=str(arrival.index),
         prompt=arrival,
         num_prompt_positions=_PROMPT_ROWS,
-        num_prefill_positions=0 if has_prefix else _PROMPT_ROWS - 1,
-        has_stored_prefix=has_prefix,
+        num_prefill_positions=0 if engine.profile.prefix_kv else _PROMPT_ROWS - 1,
         num_text_tokens=arrival.num_text_tokens,
         is_text_complete=True,
         num_characters=arrival.num_characters,

@@ -98,11 +98,11 @@ class Scheduler:
         self.work.last_turn[slot] = 0
         self._set_text(slot, job.num_text_tokens, is_complete=job.is_text_complete)
         self._plan_chunk(slot, now_ns)
-        if job.has_stored_prefix or not job.num_prefill_positions:
-            self._settle(slot, now_ns)
-        else:
+        if job.num_prefill_positions:
             self.work.width[slot] = job.num_prefill_positions
             self._enter(slot, Place.PREFILL)
+        else:
+            self._settle(slot, now_ns)
 
     def extend_text(self, slot: int, *, num_tokens: int, is_complete: bool, now_ns: int) -> None:
         """More text is known (`num_tokens` in all); a starved request goes on."""

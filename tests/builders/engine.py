@@ -120,14 +120,15 @@ class ScriptedRunner:
         return sum(speech is not None for speech in self.speech)
 
     def admit(self, slot: int, job: Job) -> None:
-        assert slot and self.speech[slot] is None, f"slot {slot} is taken"
+        assert slot
+        assert self.speech[slot] is None, f"slot {slot} is taken"
         assert isinstance(job.prompt, Speech)
         if job.prompt.is_unloadable:
             raise RuntimeError("no room for the prompt")
         self.speech[slot] = job.prompt
         self.made[slot] = self.decoded[slot] = 0
         self.half_made[slot] = self.has_ended[slot] = False
-        self.prefilled[slot] = job.has_stored_prefix or not job.num_prefill_positions
+        self.prefilled[slot] = not job.num_prefill_positions
         self.num_text[slot] = job.num_text_tokens
         self.is_text_complete[slot] = job.is_text_complete
 
@@ -267,7 +268,6 @@ def job(speech: Speech, **fields: Any) -> Job:
         "prompt": speech,
         "num_prompt_positions": 10,
         "num_prefill_positions": 0,
-        "has_stored_prefix": True,
         "num_text_tokens": 1,
         "is_text_complete": True,
         "num_characters": 1_000,

@@ -38,7 +38,9 @@ def test_the_frame_after_the_end_is_never_heard(length):
     assert solo_audio(speech) == listener.audio
 
 
-@pytest.mark.parametrize("name", ["ladder/0-naive", "ladder/3-split-stages", "ladder/7-fused-frame"])
+@pytest.mark.parametrize(
+    "name", ["ladder/0-naive", "ladder/3-split-stages", "ladder/7-fused-frame"]
+)
 def test_every_rung_of_the_ladder_says_the_same(name):
     """Speed differs between rungs; samples do not, but for the silence some of them trim."""
     settings = profile(name)
@@ -253,7 +255,7 @@ def test_a_prompt_that_no_captured_prefill_covers_is_refused():
 
     with pytest.raises(UnsayableError, match="largest captured prefill"):
         desk.say(
-            Speech(key=1, num_codec_frames=8), has_stored_prefix=False, num_prefill_positions=999
+            Speech(key=1, num_codec_frames=8), num_prefill_positions=999
         )
 
 
@@ -276,7 +278,6 @@ def _random_life(seed: int, num_turns: int, **settings: object) -> None:
                 speech,
                 is_text_complete=is_whole,
                 num_text_tokens=1,
-                has_stored_prefix=not needs_prefill,
                 num_prefill_positions=9 if needs_prefill else 0,
             )  # fmt: skip
             if not is_whole:

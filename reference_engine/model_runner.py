@@ -1,0 +1,434 @@
+"""Runs the steps of a real checkpoint; the owner of all device tensors.
+
+Everything a request has on the device lies in its slot of `ModelState` and `CodecState`. A step
+writes the batch's slots into static buffers and replays a program; no tensor is made per request.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from reference_engine.batch import Batch, Catalogue, Shape, Stage, Urgency
+from reference_engine.codec import state as codec_state
+from reference_engine.codec.decoder import CodecModel, codec_step
+from reference_engine.config import CodecMode, Profile, Sampler
+from reference_engine.errors import StepError, UnsayableError
+from reference_engine.graphs import GraphDriver, Graphs, HostCopy, ProgramInputs
+from reference_engine.messages import SAMPLES_PER_CODEC_FRAME, Job
+from reference_engine.model import state as model_state
+from reference_engine.model.code_predictor import predictor_step
+from reference_engine.model.frame import frame_step
+from reference_engine.model.sampling import SamplerKind, SamplerPlan, SamplingSettings
+from reference_engine.model.talker import begin_speech, prefill_step, talker_step
+from reference_engine.model.text.prompts import Prompt
+from reference_engine.model.tts_model import TtsModel
+from reference_engine.runner import PcmHandle, RowFlag
+
+__all__ = ["ModelPrompt", "ModelRunner", "to_pcm16"]
+
+# Without recorded programs attention may be told how far it has to look, in steps of this.
+_CONTEXT_STEP = 64
+_FULL_SCALE = 32767.0
+_PLANS = {
+    Sampler.CAPPED: SamplerPlan(SamplerKind.CAPPED),
+    Sampler.ANY: SamplerPlan(SamplerKind.ANY),
+    Sampler.GREEDY: SamplerPlan(SamplerKind.GREEDY),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPrompt:
+    """What a request begins with: `Job.prompt` of this runner."""
+
+    prompt: Prompt
+    sampling: SamplingSettings
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredPrefix:
+    """Talker KV of a prompt's constant rows, each [layers, rows, kv heads, head_dim]."""
+
+    k: Tensor
+    v: Tensor
+
+
+@dataclass(slots=True)
+class _Row:
+    """Host-side integers of a slot: what the device knows too, without reading it back."""
+
+    prompt: ModelPrompt
+    num_positions: int
+    num_text: int
+    num_decoded: int = 0
+    is_bad: bool = False
+
+
+def to_pcm16(samples: Tensor) -> Tensor:
+    """Samples in -1..1 -> int16 of the same shape; a NaN becomes 0 (rows are flagged apart)."""
+    return (samples.nan_to_num(0.0) * _FULL_SCALE).round().to(torch.int16)
+
+
+class _Pcm:
+    """The samples of one codec step: one copy per piece it was decoded in."""
+
+    def __init__(self, pieces: list[HostCopy], finite: list[HostCopy], batch: Batch) -> None:
+        self._pieces, self._finite, self._batch = pieces, finite, batch
+
+    def wait(self) -> None:
+        """Block until every copy is here."""
+        for copy in (*self._pieces, *self._finite):
+            copy.wait()
+
+    def samples(self, row: int, num_samples: int) -> npt.NDArray[np.int16]:
+        """The first samples of a row."""
+        if not all(bool(copy.array()[row]) for copy in self._finite):
+            raise StepError((self._batch.slots[row],), "its samples were not finite")
+        whole = np.concatenate([copy.array()[row] for copy in self._pieces])
+        return np.asarray(whole[:num_samples], dtype=np.int16)
+
+
+class ModelRunner:
+    """A checkpoint's steps behind the runner protocol.
+
+    Args:
+        model, codec: loaded, on one device.
+        profile: slots, positions, shapes, sampler, codec mode.
+        driver: how programs are run.
+    """
+
+    text_lookahead = 0  # the text row is added at the start of the step that needs it
+
+    def __init__(
+        self, model: TtsModel, codec: CodecModel, profile: Profile, driver: GraphDriver
+    ) -> None:
+        self._model, self._codec, self._driver = model, codec, driver
+        self._profile, self.catalogue = profile, Catalogue(profile)
+        self.plan = _PLANS[profile.sampler]
+        device, num_slots = model.device, profile.slots + 1
+        max_rows = max(profile.buckets.frame_rows)
+        self.state = model_state.allocate(
+            model.config,
+            num_slots,
+            max_positions=profile.positions_per_slot,
+            max_rows=max_rows,
+            device=device,
+            dtype=model.dtype,
+        )
+        self.codec_state = codec_state.allocate(
+            codec.config, num_slots, device=device, dtype=codec.dtype
+        )
+        self._rows: list[_Row | None] = [None] * num_slots
+        self._context = profile.positions_per_slot
+        self._flags: deque[tuple[Batch, HostCopy]] = deque()
+        self._handle: _Pcm | None = None
+        self._prefixes: dict[tuple[tuple[int, ...], tuple[int, ...]], _StoredPrefix] = {}
+        self._make_outputs(device, max_rows)
+        self.graphs = Graphs(self.catalogue, driver, self._make_program, device=device)
+        self.graphs.capture()
+
+    def _make_outputs(self, device: torch.device, max_rows: int) -> None:
+        """Static memory that programs write and prefill reads."""
+        buckets = self._profile.buckets
+        work = max(buckets.max_codec_work, buckets.codec_frames[-1])
+        self._pcm_out = torch.zeros(work * SAMPLES_PER_CODEC_FRAME, dtype=torch.int16).to(device)
+        self._finite_out = torch.zeros(max(buckets.codec_rows), dtype=torch.bool).to(device)
+        self._status_out = torch.zeros(2, max_rows, dtype=torch.bool).to(device)
+        tokens = max(buckets.prefill_rows) * max(buckets.prefill_tokens)
+        self._prefill_text = torch.zeros(tokens, dtype=torch.int64).to(device)
+        self._prefill_codec = torch.zeros(tokens, dtype=torch.int64).to(device)
+
+    # -- programs: captured once per shape ---------------------------------------------------------
+
+    def _make_program(self, shape: Shape, inputs: ProgramInputs) -> Callable[[], None]:
+        if shape.stage is Stage.CODEC:
+            return partial(self._run_codec, shape, inputs)
+        if shape.stage is Stage.PREFILL:
+            return partial(self._run_prefill, shape, inputs)
+        return partial(self._run_frames, shape, inputs)
+
+    def _run_frames(self, shape: Shape, inputs: ProgramInputs) -> None:
+        model, state, slots = self._model, self.state, inputs.slots
+        if shape.stage is Stage.FRAME:
+            frame_step(model, state, slots, sampler=self.plan, context=self._context)
+        elif shape.stage is Stage.TALKER:
+            talker_step(model, state, slots, sampler=self.plan, context=self._context)
+        else:
+            predictor_step(model, state, slots, sampler=self.plan)
+        self._status_out[:, : shape.rows].copy_(state.status.index_select(1, slots))
+
+    def _run_prefill(self, shape: Shape, inputs: ProgramInputs) -> None:
+        num_tokens = shape.rows * shape.width
+        prefill_step(
+            self._model,
+            self.state,
+            inputs.slots,
+            text_ids=self._prefill_text[:num_tokens].view(shape.rows, shape.width),
+            codec_ids=self._prefill_codec[:num_tokens].view(shape.rows, shape.width),
+            num_rows=inputs.counts,
+            context=self._context,
+        )
+
+    def _run_codec(self, shape: Shape, inputs: ProgramInputs) -> None:
+        samples = codec_step(
+            self._codec,
+            self.codec_state,
+            inputs.slots,
+            codes=model_state.gather_codes(
+                self.state, inputs.slots, inputs.starts, count=shape.width
+            ),
+            num_frames=inputs.counts,
+        )
+        self._finite_out[: shape.rows].copy_(self._is_finite(samples, inputs.counts))
+        self._pcm_view(shape).copy_(to_pcm16(samples))
+
+    def _is_finite(self, samples: Tensor, counts: Tensor) -> Tensor:
+        """Whether the real samples of each row are all finite: [B, N], [B] -> [B] bool."""
+        at = torch.arange(samples.shape[1], device=samples.device)
+        is_padding = at >= counts[:, None] * SAMPLES_PER_CODEC_FRAME
+        return (samples.isfinite() | is_padding).all(dim=1)
+
+    def _pcm_view(self, shape: Shape) -> Tensor:
+        num_samples = shape.width * SAMPLES_PER_CODEC_FRAME
+        return self._pcm_out[: shape.rows * num_samples].view(shape.rows, num_samples)
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    def job(
+        self,
+        request_id: str,
+        prompt: ModelPrompt,
+        *,
+        num_characters: int,
+        max_new_tokens: int,
+        is_text_complete: bool = True,
+    ) -> Job:
+        """Describe a request to the engine.
+
+        Raises:
+            UnsayableError: settings that the captured sampler cannot serve, or more text than a
+                slot can speak.
+        """
+        if not self.plan.serves(prompt.sampling):
+            raise UnsayableError(
+                f"the sampler of this profile is {self._profile.sampler.value!r} and cannot serve"
+                f" top_k {prompt.sampling.top_k}; serve a profile with sampler 'any'"
+            )
+        self._check_text(len(prompt.prompt.text_rows))
+        num_rows = prompt.prompt.num_rows
+        return Job(
+            request_id=request_id,
+            prompt=prompt,
+            num_prompt_positions=num_rows + 1,
+            num_prefill_positions=num_rows - self._num_stored(prompt.prompt),
+            num_text_tokens=len(prompt.prompt.text_rows),
+            is_text_complete=is_text_complete,
+            num_characters=num_characters,
+            max_new_tokens=max_new_tokens,
+            ignore_eos=prompt.sampling.ignore_eos,
+        )
+
+    def _check_text(self, num_rows: int) -> None:
+        if num_rows > self.state.max_text:
+            raise UnsayableError(
+                f"the text has {num_rows} tokens, and a slot can speak {self.state.max_text};"
+                " split it"
+            )
+
+    def store_prefixes(self, prompts: Iterable[Prompt]) -> None:
+        """Compute the constant rows of these prompts once, to be copied at admission.
+
+        Every prompt must be one without text (`PromptBuilder.open`). Needs slot 1 to be free.
+        """
+        assert self._rows[1] is None
+        for prompt in prompts:
+            key = (prompt.text_ids, prompt.codec_ids)
+            if not prompt.has_common_prefix or key in self._prefixes:
+                continue
+            self._prefill([1], [prompt], rows=1)
+            self._driver.synchronize()
+            at = slice(0, prompt.num_rows)
+            k, v = self.state.talker_k[:, 1, at].clone(), self.state.talker_v[:, 1, at].clone()
+            self._prefixes[key] = _StoredPrefix(k, v)
+            self._reset(1)
+
+    def _num_stored(self, prompt: Prompt) -> int:
+        """Leading rows of a prompt whose KV is stored."""
+        return prompt.num_rows if self._stored(prompt) is not None else 0
+
+    def _stored(self, prompt: Prompt) -> _StoredPrefix | None:
+        if not self._profile.prefix_kv:
+            return None
+        return self._prefixes.get((prompt.text_ids, prompt.codec_ids))
+
+    def admit(self, slot: int, job: Job) -> None:
+        """Load a request into a slot that was left clean."""
+        assert isinstance(job.prompt, ModelPrompt)
+        prompt, sampling = job.prompt.prompt, job.prompt.sampling
+        row = _Row(job.prompt, num_positions=prompt.num_rows, num_text=len(prompt.text_rows))
+        self._rows[slot] = row
+        if not job.is_text_complete:
+            # The end of speech is not legal before the end of the text.
+            sampling = dataclasses.replace(sampling, ignore_eos=True)
+        model_state.write_sampling(self.state, slot, sampling)
+        model_state.write_text(self.state, slot, 0, prompt.text_rows)
+        if not job.num_prefill_positions:
+            self._copy_prefix(slot, prompt)
+
+    def _copy_prefix(self, slot: int, prompt: Prompt) -> None:
+        stored = self._stored(prompt)
+        assert stored is not None
+        self.state.talker_k[:, slot, : prompt.num_rows].copy_(stored.k)
+        self.state.talker_v[:, slot, : prompt.num_rows].copy_(stored.v)
+        self.state.lengths[slot] = prompt.num_rows
+        begin_speech(self._model, self.state, torch.tensor([slot], device=self._model.device))
+
+    def append_text(self, slot: int, tokens: object, *, is_end: bool) -> None:
+        """More text rows (a sequence of ids, the closing `tts_eos` among them at the end).
+
+        Raises:
+            UnsayableError: more text than a slot can speak.
+        """
+        row = self._row(slot)
+        assert isinstance(tokens, tuple)
+        self._check_text(row.num_text + len(tokens))
+        model_state.write_text(self.state, slot, row.num_text, tokens)
+        row.num_text += len(tokens)
+        if is_end:
+            model_state.write_sampling(self.state, slot, row.prompt.sampling)
+
+    def release(self, slot: int) -> None:
+        """Leave the slot clean for its next owner, while nobody waits for it."""
+        row = self._row(slot)
+        if row.is_bad:
+            model_state.scrub_slot(self.state, slot)
+        self._rows[slot] = None
+        self._reset(slot)
+
+    def _reset(self, slot: int) -> None:
+        mask = torch.zeros(self.state.num_slots, dtype=torch.bool)
+        mask[slot] = True
+        mask = mask.to(self._model.device)
+        model_state.reset_slots(self.state, mask)
+        codec_state.reset_slots(self.codec_state, mask)
+
+    def _row(self, slot: int) -> _Row:
+        row = self._rows[slot]
+        assert row is not None, f"slot {slot} is free"
+        return row
+
+    # -- steps -------------------------------------------------------------------------------------
+
+    def launch(self, batch: Batch, *, wants_flags: bool) -> None:
+        """Start one step."""
+        if batch.stage is Stage.CODEC:
+            self._decode(batch)
+            return
+        if batch.stage is Stage.PREFILL:
+            prompts = [self._row(slot).prompt.prompt for slot in batch.slots]
+            self._prefill(batch.slots, prompts, rows=batch.shape.rows)
+            return
+        if batch.stage is not Stage.PREDICTOR:
+            for slot in batch.slots:
+                self._row(slot).num_positions += 1
+        self._look_back(batch.slots, 0)
+        self.graphs.run(batch)
+        if wants_flags:
+            flags = self._driver.copy_out(self._status_out[:, : len(batch.slots)])
+            self._flags.append((batch, flags))
+
+    def _look_back(self, slots: list[int], num_more: int) -> None:
+        """Bound attention by the longest row, where the program is not recorded."""
+        if self._driver.is_recorded:
+            return
+        longest = max(self._row(slot).num_positions for slot in slots) + num_more
+        stepped = -(-longest // _CONTEXT_STEP) * _CONTEXT_STEP
+        self._context = min(stepped, self.state.max_positions)
+
+    def _prefill(self, slots: list[int], prompts: list[Prompt], *, rows: int) -> None:
+        counts = [prompt.num_rows for prompt in prompts]
+        width = self.catalogue.width_bucket(Stage.PREFILL, max(counts))
+        assert width is not None, "admission refuses what no bucket covers"
+        shape = Shape(Stage.PREFILL, rows, width)
+        text = np.zeros((rows, width), np.int64)
+        codec = np.full((rows, width), self._model.no_code, np.int64)
+        for index, prompt in enumerate(prompts):
+            text[index, : prompt.num_rows] = prompt.text_ids
+            codec[index, : prompt.num_rows] = prompt.codec_ids
+        self._prefill_text[: text.size].copy_(torch.from_numpy(text).view(-1))
+        self._prefill_codec[: codec.size].copy_(torch.from_numpy(codec).view(-1))
+        if not self._driver.is_recorded:
+            self._context = min(width, self.state.max_positions)
+        self.graphs.run(Batch(shape, slots, counts, slots[0], Urgency.STARTUP))
+
+    def _decode(self, batch: Batch) -> None:
+        """One codec step: the new codec frames, or all of them again where nothing is kept."""
+        rows = [self._row(slot) for slot in batch.slots]
+        if self._profile.codec is CodecMode.CACHED:
+            starts = [row.num_decoded for row in rows]
+            self.graphs.run(batch, starts=starts)
+            self._handle = self._collect(batch)
+        else:
+            self._handle = self._redecode(batch, rows)
+        for row, count in zip(rows, batch.counts, strict=True):
+            row.num_decoded += count
+
+    def _collect(self, batch: Batch) -> _Pcm:
+        num = len(batch.slots)
+        samples = self._driver.copy_out(self._pcm_view(batch.shape)[:num])
+        finite = self._driver.copy_out(self._finite_out[:num])
+        return _Pcm([samples], [finite], batch)
+
+    def _redecode(self, batch: Batch, rows: list[_Row]) -> _Pcm:
+        """Decode each row's history again from fresh state, then its new frames in one last call.
+
+        Every call has the batch's own shape. A row whose history is shorter than its neighbour's
+        sits out with no frames until the last call.
+        """
+        for slot in batch.slots:
+            self._reset_codec(slot)
+        width = batch.shape.width
+        done = [0] * len(rows)
+        while any(at < row.num_decoded for at, row in zip(done, rows, strict=True)):
+            counts = [min(width, row.num_decoded - at) for at, row in zip(done, rows, strict=True)]
+            self.graphs.run(batch, counts=counts, starts=done)
+            done = [at + count for at, count in zip(done, counts, strict=True)]
+        self.graphs.run(batch, starts=done)
+        return self._collect(batch)
+
+    def _reset_codec(self, slot: int) -> None:
+        mask = torch.zeros(self.state.num_slots, dtype=torch.bool)
+        mask[slot] = True
+        codec_state.reset_slots(self.codec_state, mask.to(self._model.device))
+
+    def wait(self) -> None:
+        """Block until the step launched last is done."""
+        self._driver.synchronize()
+
+    def read_flags(self) -> list[int]:
+        """Row flags of the oldest unread launch."""
+        batch, copy = self._flags.popleft()
+        copy.wait()
+        is_eos, is_bad = copy.array()
+        flags = (is_eos * RowFlag.EOS.value) | (is_bad * RowFlag.BAD.value)
+        for slot, bad in zip(batch.slots, is_bad, strict=True):
+            if bad and (row := self._rows[slot]) is not None:
+                row.is_bad = True
+        return [int(flag) for flag in flags]
+
+    def pcm(self) -> PcmHandle:
+        """The samples of the codec step just waited for."""
+        assert self._handle is not None
+        return self._handle
+
+    def close(self) -> None:
+        """Free what was captured."""
+        self.graphs.close()
