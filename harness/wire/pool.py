@@ -141,11 +141,11 @@ class HttpPool:
         if connection in self._idle:
             self._idle.remove(connection)
             self.stats.num_closed_idle += 1
-        is_short = len(self._all) < self._size and self._num_failures < self._MAX_FAILURES
-        if self._is_filled and is_short and not self._is_closed:
+        if self._is_filled and not self._is_closed and len(self._all) < self._size:
             # Later, off the path of whatever closed it.
             self._options.pacer.at(self._options.clock.now_ns(), self._replace)
 
     def _replace(self) -> None:
-        if not self._is_closed and len(self._all) < self._size:
+        is_short = len(self._all) < self._size
+        if is_short and not self._is_closed and self._num_failures < self._MAX_FAILURES:
             self._open_ahead(lambda: None)
