@@ -3,27 +3,92 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import typer
 
-__all__ = ["analyse", "print_metrics"]
+__all__ = ["WordScoring", "analyse", "print_metrics", "score_words"]
 
 
-def analyse(folder: Path) -> dict[str, Any]:
-    """Derive, aggregate and render; returns what is in derived/metrics.json.
+@dataclass(frozen=True, slots=True)
+class WordScoring:
+    """Which clips a recogniser hears: at most so many an engine, from which prompts and rates."""
+
+    max_clips_per_engine: int = 48
+    seed: int = 0
+    tags: tuple[str, ...] = ()
+    max_rate_rps: float | None = None
+    weights: Path | None = None
+    allow_download: bool = False
+
+
+def analyse(folder: Path, *, words: WordScoring | None = None) -> dict[str, Any]:
+    """Derive, hear, aggregate and render; returns what is in derived/metrics.json.
+
+    Args:
+        folder: of a closed run.
+        words: which clips to transcribe; None: none, and a word error rate stays as it was.
 
     Raises:
-        AnalysisError: the folder cannot be analysed.
+        AnalysisError: the folder cannot be analysed, or the recogniser is missing.
     """
     from analysis.aggregate import summarise_run
     from analysis.report import render
 
+    if words is not None:
+        score_words(folder, words)
     metrics = summarise_run(folder)
     render(folder)
     return metrics
+
+
+def score_words(folder: Path, words: WordScoring) -> None:
+    """Transcribe a seeded draw of clips into derived/transcripts.parquet.
+
+    Raises:
+        AnalysisError: the recogniser or its weights are missing.
+    """
+    from analysis.speech import open_whisper, score_run
+
+    transcriber = open_whisper(weights=words.weights, allow_download=words.allow_download)
+    line = _Counter("hearing clips with Whisper")
+    score_run(
+        folder,
+        transcriber=transcriber,
+        max_clips_per_engine=words.max_clips_per_engine,
+        seed=words.seed,
+        tags=words.tags,
+        max_rate_rps=words.max_rate_rps,
+        on_progress=line.show,
+    )
+    line.close()
+
+
+class _Counter:
+    """`label: n/m` on stderr, rewritten in place where that is a terminal."""
+
+    def __init__(self, label: str) -> None:
+        self._label = label
+        self._is_terminal = sys.stderr.isatty()
+        self._said = False
+
+    def show(self, done: int, total: int) -> None:
+        """So many are done."""
+        if self._is_terminal:
+            sys.stderr.write(f"\r{self._label}: {done}/{total}")
+            sys.stderr.flush()
+        elif not self._said:
+            sys.stderr.write(f"{self._label}: {total}\n")
+        self._said = True
+
+    def close(self) -> None:
+        """End the line."""
+        if self._is_terminal and self._said:
+            sys.stderr.write("\n")
 
 
 def print_metrics(metrics: Mapping[str, Any], *, is_json: bool) -> None:

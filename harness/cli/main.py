@@ -10,7 +10,6 @@ import os
 import sys
 from importlib import metadata
 
-import click
 import typer
 
 __all__ = ["app", "main"]
@@ -74,14 +73,9 @@ def main() -> None:
     """Run one command; every error that names its exit code becomes one line on stderr."""
     try:
         app(standalone_mode=False)
-    except click.exceptions.Abort:
-        sys.exit(EXIT_INTERRUPTED)
-    except click.exceptions.Exit as done:
+    except typer.Exit as done:
         sys.exit(done.exit_code)
-    except click.ClickException as mistake:
-        mistake.show()
-        sys.exit(EXIT_BAD_ARGUMENTS)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, typer.Abort):
         sys.stderr.write("earwitness: interrupted\n")
         sys.exit(EXIT_INTERRUPTED)
     except BrokenPipeError:
@@ -92,5 +86,11 @@ def main() -> None:
         code = getattr(error, "exit_code", None)
         if code is None:
             raise
+        # A wrong argument: the parser's own exception knows how to print itself. Its class is not
+        # named here, since the command library moved it between releases.
+        show = getattr(error, "show", None)
+        if callable(show):
+            show()
+            sys.exit(EXIT_BAD_ARGUMENTS)
         sys.stderr.write(f"earwitness: {error}\n")
         sys.exit(code)
