@@ -186,7 +186,8 @@ class RunRecord:
 
     engines: one mapping per engine: name, contract, base_url (redacted), params, info (the answer
         to "who are you"), capabilities.
-    clock: anchor_utc, offsets (list of [run_ns, realtime_ns, uncertainty_ns]), stamp_source, steps.
+    clock: anchor_utc, anchor_monotonic_ns, offsets (list of [run_ns, realtime_ns,
+        uncertainty_ns]), stamp_source, steps.
     prompts: the set's name, its sha256 and how many prompts were chosen from it.
     """
 

@@ -364,6 +364,8 @@ def _max_error_share(plan: RunPlan) -> float | None:
 def _clock_entry(clock: RunClock, source: StampSource) -> dict[str, Any]:
     return {
         "anchor_utc": clock.anchor_utc,
+        # The run clock's zero on this machine's CLOCK_MONOTONIC, to line up with other logs here.
+        "anchor_monotonic_ns": clock.monotonic_ns(0),
         "offsets": clock.offsets,
         "stamp_source": source.value,
         "steps": [asdict(step) for step in clock.steps],
