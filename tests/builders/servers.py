@@ -141,6 +141,7 @@ class ScriptedServer:
         self._is_up = threading.Event()
         self._thread = threading.Thread(target=self._run, name="scripted-server", daemon=True)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._connections: list[socket.socket] = []
         self._failure: BaseException | None = None
 
     @property
@@ -209,6 +210,9 @@ class ScriptedServer:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(accepting, *self._tasks, return_exceptions=True)
+        # A conversation that was cancelled before its first step could not close its own.
+        for connection in self._connections:
+            connection.close()
         listener.close()
 
     async def _accept(self, listener: socket.socket) -> None:
@@ -216,6 +220,7 @@ class ScriptedServer:
             connection, _ = await self._loop.sock_accept(listener)
             connection.setblocking(False)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._connections.append(connection)
             number = self._state.num_connections
             self._state.num_connections += 1
             task = self._loop.create_task(self._converse(connection, number))
