@@ -347,7 +347,7 @@ def run_load(
     drain_s: float = 1.0,
     measure_s: float | None = None,
     runner: Callable[[Coroutine[Any, Any, None]], None] = run,
-    stop_after_s: float | None = None,
+    stop_when: Callable[[], bool] | None = None,
     sink: Any = None,
     use_timerfd: bool = True,
     on_telemetry: Any = None,
@@ -365,8 +365,7 @@ def run_load(
 
     async def main() -> None:
         stop = asyncio.Event()
-        if stop_after_s is not None:
-            asyncio.get_running_loop().call_later(stop_after_s, stop.set)
+        watching = asyncio.ensure_future(_set_when(stop, stop_when))
         await run_point(
             adapter,
             plan,
@@ -380,10 +379,18 @@ def run_load(
             on_telemetry=on_telemetry,
             on_progress=on_progress,
         )
+        watching.cancel()
 
     runner(main())
     order = sorted(range(len(sink.records)), key=lambda i: sink.records[i].index)
     return Ran(point, [sink.records[i] for i in order], [sink.payloads[i] for i in order], clock)
+
+
+async def _set_when(stop: asyncio.Event, is_met: Callable[[], bool] | None) -> None:
+    while is_met is not None and not is_met():
+        await asyncio.sleep(0.005)
+    if is_met is not None:
+        stop.set()
 
 
 def say(

@@ -1,0 +1,405 @@
+"""Open-loop load: on time, whatever becomes of the requests."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from engines.base import Buffer
+from engines.errors import ContractError
+from harness.dispatcher import is_chosen
+from harness.records import RequestRecord
+from harness.settings import (
+    CancelFrom,
+    CancelSettings,
+    ConnectionSettings,
+    RetrySettings,
+    TimeoutSettings,
+    WireSettings,
+)
+from tests.builders.servers import (
+    Request,
+    ScriptedServer,
+    Wait,
+    WaitForClose,
+    chunked,
+    ok,
+    paced,
+    refusal,
+)
+from tests.builders.wire import MemorySink, PlainAdapter, every, ms, run_load
+
+PCM = bytes(480)
+
+
+def _busy(duration_ms: float) -> Callable[[], None]:
+    def work() -> None:
+        end_ns = time.perf_counter_ns() + ms(duration_ms)
+        while time.perf_counter_ns() < end_ns:
+            pass
+
+    return work
+
+
+@pytest.mark.slow
+def test_rate_holds_against_work_in_every_dispatch():
+    """400 requests at 200 a second with 0.4 ms of work in each: relative waits would give 185.
+
+    Absolute deadlines do not drift: the last request leaves as late as any, and the rate is the
+    one that was asked for."""
+    with ScriptedServer(ok(b"")) as server:
+        adapter = PlainAdapter(server.base_url, on_open=_busy(0.4))
+        ran = run_load(
+            adapter, every(5, 400), wire=WireSettings(connections=ConnectionSettings(pool=4))
+        )
+    sent = [record.dispatched_ns for record in ran.records]
+    lags = [record.dispatched_ns - record.scheduled_ns for record in ran.records]
+    # Middle halves, so that one bad moment of the host decides nothing.
+    early, late = sorted(lags[:200])[100], sorted(lags[200:])[100]
+
+    assert ["ok"] * 400 == ran.outcomes
+    assert 400 == len(server.requests)
+    assert min(lags) >= ms(0.4), "the work is part of the lag, and nothing leaves early"
+    assert late - early < ms(5), "the lag must not grow"
+    assert 199 < 399 / ((sent[-1] - sent[0] - (lags[-1] - lags[0])) / 1e9) < 201
+    lag = ran.point.selfcheck["dispatch_lag_ms"]
+    assert 400 == lag["n"]
+    assert lag["p50"] >= 0.4
+
+
+def test_nothing_waits_for_a_completion():
+    """Ten requests 2 ms apart against a server that answers after 100 ms: all are in flight."""
+    with ScriptedServer([(Wait(100), *ok(PCM))]) as server:
+        ran = run_load(PlainAdapter(server.base_url), every(2, 10))
+    dispatched = [record.dispatched_ns for record in ran.records]
+    finished = [record.finished_ns for record in ran.records]
+
+    assert max(dispatched) < min(finished)
+    assert 10 == ran.point.selfcheck["max_in_flight"]
+
+
+def test_same_plan_whatever_the_server_does():
+    """Scheduled times come from the plan alone."""
+    with ScriptedServer(ok(PCM)) as fast, ScriptedServer(refusal()) as slow:
+        runs = [run_load(PlainAdapter(s.base_url), every(3, 5)) for s in (fast, slow)]
+    plans = [[record.scheduled_ns - ran.point.start_ns for record in ran.records] for ran in runs]
+
+    assert [0, ms(3), ms(6), ms(9), ms(12)] == plans[0] == plans[1]
+
+
+def test_cap_on_requests_in_flight_is_recorded_not_waited_for():
+    """The arrivals beyond it are not sent, and say so."""
+    with ScriptedServer([(Wait(60), *ok(PCM))]) as server:
+        ran = run_load(PlainAdapter(server.base_url), every(2, 6), max_in_flight=4)
+
+    assert ["ok"] * 4 + ["not_sent"] * 2 == ran.outcomes
+    assert [None, None] == [record.dispatched_ns for record in ran.records[4:]]
+    assert 4 == len(server.requests)
+    assert "limits.max_in_flight" in ran.records[4].error_text
+
+
+def test_end_of_drain_is_a_timeout():
+    """Whoever is still in flight then was too slow; it was not cancelled."""
+    with ScriptedServer((WaitForClose(),)) as server:
+        ran = run_load(PlainAdapter(server.base_url), every(2, 3), drain_s=0.05)
+
+    assert [("timeout", "drain_end")] * 3 == [
+        (record.transport_outcome.value, record.error_kind) for record in ran.records
+    ]
+    assert ran.point.is_complete
+
+
+def test_drain_ends_when_nothing_is_in_flight():
+    """No point waits for its drain in vain."""
+    with ScriptedServer(ok(PCM)) as server:
+        ran = run_load(PlainAdapter(server.base_url), every(2, 3), drain_s=60.0)
+
+    assert ran.point.drain_end_ns - ran.point.measure_end_ns < 10e9
+    assert ran.point.start_ns <= ran.point.warmup_end_ns <= ran.point.measure_end_ns
+
+
+def test_stop_ends_the_point_with_everything_recorded():
+    """Interrupted: no more is sent, what was in flight is recorded, the point is not complete."""
+    with ScriptedServer((WaitForClose(),)) as server:
+        ran = run_load(
+            PlainAdapter(server.base_url),
+            every(10, 100),
+            stop_when=lambda: len(server.requests) >= 3,
+        )
+
+    assert 3 <= len(ran.records) < 50
+    assert {("cancelled", "interrupted")} == {
+        (record.transport_outcome.value, record.error_kind) for record in ran.records
+    }
+    assert not ran.point.is_complete
+
+
+def test_cancelled_task_records_what_was_in_flight():
+    """Ctrl-C arrives as a cancellation."""
+    sink = MemorySink()
+
+    def cancel_soon(main: Any) -> None:
+        async def outer() -> None:
+            task = asyncio.ensure_future(main)
+            while len(server.requests) < 3:
+                await asyncio.sleep(0.005)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+        asyncio.run(outer())
+
+    with ScriptedServer((WaitForClose(),)) as server:
+        ran = run_load(PlainAdapter(server.base_url), every(10, 100), runner=cancel_soon, sink=sink)
+
+    assert {"cancelled"} == set(ran.outcomes)
+
+
+def test_sink_that_fails_ends_the_run_with_its_own_error():
+    """A full disk is not to be found out at the end."""
+
+    class Full(MemorySink):
+        def append(self, record: RequestRecord, payload: Sequence[Buffer]) -> None:
+            super().append(record, payload)
+            raise OSError("disk full")
+
+    sink = Full()
+    with ScriptedServer(ok(PCM)) as server, pytest.raises(OSError, match="disk full"):
+        run_load(PlainAdapter(server.base_url), every(5, 100), sink=sink)
+
+    assert len(sink.records) < 50
+
+
+def test_request_the_contract_cannot_say_is_our_error():
+    """Recorded like any other; the rest goes on."""
+    texts = iter([ContractError("too long"), None])
+
+    def refuse_once() -> None:
+        # The first call is the one that warms the pool.
+        error = next(texts, None) if refuse_once.calls else None  # type: ignore[attr-defined]
+        refuse_once.calls += 1  # type: ignore[attr-defined]
+        if error is not None:
+            raise error
+
+    refuse_once.calls = 0  # type: ignore[attr-defined]
+    with ScriptedServer(ok(PCM)) as server:
+        ran = run_load(PlainAdapter(server.base_url, on_open=refuse_once), every(3, 3))
+
+    assert ["client_error", "ok", "ok"] == ran.outcomes
+    assert ("ContractError", "too long") == (ran.records[0].error_kind, ran.records[0].error_text)
+
+
+def test_bytes_are_what_the_server_sent():
+    """Chunks, body and server agree, and the payload is the body."""
+    pieces = [bytes([n]) * 100 for n in range(5)]
+    with ScriptedServer(chunked(pieces)) as server:
+        ran = run_load(PlainAdapter(server.base_url), every(4, 4))
+
+    assert [b"".join(pieces)] * 4 == ran.payloads
+    assert [500] * 4 == [record.body_bytes for record in ran.records]
+    assert [500] * 4 == [sum(c.num_bytes for c in record.chunks) for record in ran.records]
+
+
+def test_arrivals_lie_in_the_servers_send_brackets_under_load():
+    """Real-time pacing, many streams: kernel stamps fall between before and after each send."""
+    with ScriptedServer(paced([(2, PCM), (5, PCM), (5, PCM)])) as server:
+        ran = run_load(PlainAdapter(server.base_url), every(3, 30))
+    sends = server.sends
+    num_inside = num_exact = 0
+    for record in ran.records:
+        matching = [s for s in sends if s.request == _order(server.requests, record, ran)]
+        # Head, three pieces, zero chunk.
+        for send, chunk in zip(matching[1:4], record.chunks, strict=False):
+            if chunk.is_exact:
+                num_exact += 1
+                before = ran.clock.from_monotonic_ns(send.before_ns) - ran.clock.uncertainty_ns
+                after = ran.clock.from_monotonic_ns(send.after_ns) + ran.clock.uncertainty_ns
+                num_inside += before <= chunk.arrival_ns <= after
+
+    assert num_inside == num_exact > 0
+
+
+def _order(requests: list[Request], record: RequestRecord, ran: Any) -> int:
+    """Which request at the server this record is: requests arrive in the order of dispatch."""
+    return sorted(r.dispatched_ns for r in ran.records).index(record.dispatched_ns)
+
+
+# -- retries --------------------------------------------------------------------------------------
+
+
+def _busy_once() -> Callable[[Request], Any]:
+    seen: list[Request] = []
+
+    def script(request: Request) -> Any:
+        seen.append(request)
+        return refusal(retry_after_s=0) if len(seen) == 1 else ok(PCM)
+
+    return script
+
+
+def test_without_retries_a_refusal_is_a_refusal():
+    """And the server saw exactly one request."""
+    with ScriptedServer(_busy_once()) as server:
+        ran = run_load(PlainAdapter(server.base_url), every(1, 1))
+
+    assert (["refused"], 1, [1]) == (
+        ran.outcomes,
+        len(server.requests),
+        [record.attempts for record in ran.records],
+    )
+
+
+def test_retry_counts_from_the_first_attempt():
+    """Two attempts, the first one's dispatch, the second one's reply."""
+    with ScriptedServer(_busy_once()) as server:
+        ran = run_load(
+            PlainAdapter(server.base_url), every(1, 1), retries=RetrySettings(max_retries=1)
+        )
+    record = ran.records[0]
+
+    assert (["ok"], 2, 2) == (ran.outcomes, len(server.requests), record.attempts)
+    assert record.dispatched_ns < record.sent_ns
+    assert (200, None) == (record.http_status, record.error_kind)
+
+
+def test_retry_waits_as_the_server_asks():
+    """Retry-After 1: the reply comes a second after the first dispatch, and the wait is in it."""
+    script = iter([refusal(retry_after_s=1), ok(PCM)])
+    with ScriptedServer(lambda _: next(script)) as server:
+        ran = run_load(
+            PlainAdapter(server.base_url),
+            every(1, 1),
+            drain_s=3.0,
+            retries=RetrySettings(max_retries=1),
+        )
+    record = ran.records[0]
+
+    assert ["ok"] == ran.outcomes
+    assert record.first_byte_ns - record.dispatched_ns >= 1_000_000_000
+
+
+def test_request_between_two_attempts_is_in_flight():
+    """It ends with the drain like any other."""
+    with ScriptedServer(refusal(retry_after_s=5)) as server:
+        ran = run_load(
+            PlainAdapter(server.base_url),
+            every(1, 1),
+            drain_s=0.05,
+            retries=RetrySettings(max_retries=3),
+        )
+    record = ran.records[0]
+
+    assert ("timeout", "drain_end") == (record.transport_outcome.value, record.error_kind)
+    assert 1 == len(server.requests)
+
+
+def test_attempts_that_all_fail_are_one_failure():
+    """With their number."""
+    with ScriptedServer(refusal(retry_after_s=0)) as server:
+        ran = run_load(
+            PlainAdapter(server.base_url), every(1, 1), retries=RetrySettings(max_retries=2)
+        )
+
+    assert (["refused"], 3, 3) == (ran.outcomes, ran.records[0].attempts, len(server.requests))
+
+
+# -- behaviour ------------------------------------------------------------------------------------
+
+
+def test_a_share_of_requests_is_cancelled():
+    """Which ones is fixed by the seed, whatever the engine."""
+    cancel = CancelSettings(0.5, after_s=0.01, counted_from=CancelFrom.DISPATCH, seed=3)
+    with ScriptedServer(paced([(1, PCM), (60, PCM)])) as server:
+        ran = run_load(PlainAdapter(server.base_url), every(4, 12), cancel=cancel)
+    expected = ["cancelled" if is_chosen(0.5, 3, index) else "ok" for index in range(12)]
+
+    assert expected == ran.outcomes
+    assert {"ok", "cancelled"} == set(expected)
+
+
+def test_share_is_met_over_many_arrivals():
+    """A quarter of 10,000 is 2,500, give or take."""
+    assert 2350 < sum(is_chosen(0.25, 1, index) for index in range(10_000)) < 2650
+    assert not any(is_chosen(0.0, 1, index) for index in range(100))
+    assert all(is_chosen(1.0, 1, index) for index in range(100))
+
+
+# -- what it tells --------------------------------------------------------------------------------
+
+
+def test_progress_and_telemetry_are_told():
+    """Four times a second, and once a second."""
+    progress, rows = [], []
+    with ScriptedServer(ok(PCM)) as server:
+        run_load(
+            PlainAdapter(server.base_url),
+            every(50, 22),
+            on_progress=progress.append,
+            on_telemetry=rows.extend,
+        )
+
+    assert (22, 22, 22, 0) == (
+        progress[-1].num_planned,
+        progress[-1].num_arrived,
+        progress[-1].num_finished,
+        progress[-1].num_failed,
+    )
+    assert {"loop_lag_max_ms", "cpu_process", "cpu_loop_thread", "in_flight", "rss_mb"} == {
+        row.name for row in rows
+    }
+    assert {("point", "selfcheck")} == {(row.point_id, row.source) for row in rows}
+
+
+def test_everything_is_put_back():
+    """Callbacks of the collector, its frozen objects, descriptors, tasks."""
+    import os
+
+    def num_descriptors() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    before = (len(gc.callbacks), num_descriptors())
+    with ScriptedServer(ok(PCM)) as server:
+        run_load(PlainAdapter(server.base_url), every(2, 5))
+
+    assert before == (len(gc.callbacks), num_descriptors())
+    assert 0 == gc.get_freeze_count()
+
+
+@pytest.mark.parametrize("use_timerfd", [True, False])
+@pytest.mark.parametrize("is_kernel_stamped", [True, False])
+def test_fallbacks_work_and_are_named(use_timerfd: bool, is_kernel_stamped: bool):
+    """Without kernel stamps or timer descriptors it still measures, and says how."""
+    wire = WireSettings(is_kernel_stamped=is_kernel_stamped, timeouts=TimeoutSettings())
+    with ScriptedServer(ok(PCM)) as server:
+        ran = run_load(
+            PlainAdapter(server.base_url), every(2, 5), wire=wire, use_timerfd=use_timerfd
+        )
+    told = ran.point.selfcheck
+
+    assert ["ok"] * 5 == ran.outcomes
+    assert ("timerfd" if use_timerfd else "loop") == told["pacing"]
+    assert ("kernel" if is_kernel_stamped else "user") == told["stamp_source"]
+    assert is_kernel_stamped is (told["reads"]["user_stamps"] == 0)
+    assert is_kernel_stamped is all(c.is_exact for r in ran.records for c in r.chunks)
+
+
+def test_plain_asyncio_works_too():
+    """Where uvloop does not install."""
+    with ScriptedServer(ok(PCM)) as server:
+        ran = run_load(PlainAdapter(server.base_url), every(2, 5), runner=asyncio.run)
+
+    assert ["ok"] * 5 == ran.outcomes
+    assert "asyncio" == ran.point.selfcheck["loop"]
+
+
+def test_point_without_arrivals_is_complete():
+    """A rate so low that nothing fell into the window."""
+    ran = run_load(PlainAdapter("http://127.0.0.1:1"), (), measure_s=0.01)
+
+    assert ran.point.is_complete
+    assert [] == ran.records
