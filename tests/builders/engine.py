@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from reference_engine.batch import Batch, Catalogue, Stage
+from reference_engine.batch import NUM_STAGES, Batch, Catalogue, Stage
 from reference_engine.clock import VirtualClock
 from reference_engine.config import Profile, load_profile
 from reference_engine.delivery import Delivery, InlineDelivery, Router
@@ -29,9 +29,11 @@ from reference_engine.messages import (
     Job,
 )
 from reference_engine.runner import RowFlag
+from reference_engine.scheduler.ready import Limits, ReadyWork
 from reference_engine.scheduler.trace import DecisionTrace
 
 STEP_NS = 10_000_000
+MS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,3 +344,38 @@ def bench(
     runner = ScriptedRunner(chosen, clock, step_ns=step_ns)
     engine = Engine(chosen, runner, clock, make_delivery=make_delivery, trace=trace)
     return Bench(engine, runner, clock)
+
+
+def ready_work(settings: Profile | None = None, *, num_slots: int = 400) -> ReadyWork:
+    """Ready work with nothing ready; every stage's reserve is 5 ms."""
+    chosen = settings or profile()
+    return ReadyWork(
+        catalogue=Catalogue(chosen),
+        limits=Limits.of(chosen),
+        arrival_ns=[0] * num_slots,
+        deadline_ns=[0] * num_slots,
+        latest_start_ns=[0] * num_slots,
+        pending=[0] * num_slots,
+        width=[0] * num_slots,
+        reserve_ns=[5 * MS] * NUM_STAGES,
+        last_turn=[0] * num_slots,
+    )
+
+
+def add_newcomer(
+    work: ReadyWork, slot: int, stage: Stage, *, arrived_ms: float = 0, size: int = 2
+) -> None:
+    """Somebody without sound is ready at a stage."""
+    work.startup[stage][slot] = None
+    work.arrival_ns[slot] = int(arrived_ms * MS)
+    work.pending[slot] = work.width[slot] = size
+
+
+def add_stream(
+    work: ReadyWork, slot: int, stage: Stage, *, latest_ms: float, size: int = 4
+) -> None:
+    """Somebody who plays is ready at a stage; the rest of the chunk must start by `latest_ms`."""
+    work.playing[stage][slot] = None
+    work.latest_start_ns[slot] = int(latest_ms * MS)
+    work.deadline_ns[slot] = work.latest_start_ns[slot] + 5 * MS
+    work.pending[slot] = work.width[slot] = size
