@@ -19,6 +19,7 @@ __all__ = [
     "attend_rows",
     "attend_slots",
     "greedy_tokens",
+    "kept_scores",
     "penalised_scores",
     "philox_uniform",
     "rms_norm",
@@ -265,16 +266,32 @@ def sample_tokens(
     Returns:
         [B] int64.
     """
+    kept = kept_scores(scores, temperature, top_k, top_p, top_k_cap=top_k_cap)
+    mass = kept.softmax(dim=-1).cumsum(dim=-1)
+    target = mass[:, -1:] * uniforms[:, None]
+    # Counting instead of searching: a code of no mass repeats its neighbour's sum and is skipped.
+    return (mass <= target).sum(dim=-1)
+
+
+def kept_scores(
+    scores: Tensor,
+    temperature: Tensor,
+    top_k: Tensor,
+    top_p: Tensor,
+    *,
+    top_k_cap: int | None,
+) -> Tensor:
+    """Scores [B, V] over temperature, -inf where top-k or top-p drops a code; see `sample_tokens`.
+
+    A score stays while those strictly above it are fewer than `top_k` and hold less than `top_p`
+    of the top-k set's mass.
+    """
     scores = scores / temperature[:, None]
     if top_k_cap is None:
         threshold = _searched_threshold(scores, top_k, top_p)
     else:
         threshold = _selected_threshold(scores, top_k, top_p, cap=top_k_cap)
-    kept = scores.masked_fill(scores < threshold, float("-inf"))
-    mass = kept.softmax(dim=-1).cumsum(dim=-1)
-    target = mass[:, -1:] * uniforms[:, None]
-    # Counting instead of searching: a code of no mass repeats its neighbour's sum and is skipped.
-    return (mass <= target).sum(dim=-1)
+    return scores.masked_fill(scores < threshold, float("-inf"))
 
 
 def _selected_threshold(scores: Tensor, top_k: Tensor, top_p: Tensor, *, cap: int) -> Tensor:

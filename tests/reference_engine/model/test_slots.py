@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import torch
 
-from reference_engine.model.frame import frame_step
 from reference_engine.model.code_predictor import predictor_step
+from reference_engine.model.frame import frame_step
 from reference_engine.model.sampling import DEFAULT_PLAN, GREEDY_PLAN, SamplingSettings
 from reference_engine.model.state import ModelState, gather_codes, scrub_slot, write_text
 from reference_engine.model.talker import prefill_step, talker_step
