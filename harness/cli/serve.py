@@ -124,3 +124,34 @@ def serve_piper(
             is_bound_to_stdin=stop_on_stdin_eof,
         ),
     )
+
+
+@serve_app.command("truth")
+def serve_truth(
+    host: str = typer.Option("127.0.0.1", help="Address to listen on."),
+    port: int = typer.Option(8125, help="Port to listen on; 0 lets the system choose."),
+    scripts: str | None = typer.Option(
+        None, metavar="FILE", help="YAML file of scripts; default: those of `earwitness accuracy`."
+    ),
+    log: str | None = typer.Option(
+        None, metavar="FILE", help="Write what was sent when, as JSON, when the server stops."
+    ),
+    cert: str | None = typer.Option(None, metavar="FILE", help="PEM certificate: serve TLS."),
+    key: str | None = typer.Option(None, metavar="FILE", help="PEM key of the certificate."),
+    cpu: int | None = typer.Option(None, metavar="N", help="Run on this core alone."),
+    accept_delay_ms: float = typer.Option(0.0, help="Leave every new connection waiting so long."),
+    stop_on_stdin_eof: bool = typer.Option(
+        False, "--stop-on-stdin-eof", help="Stop when standard input closes (for parent processes)."
+    ),
+) -> None:
+    """Serve scripted audio on an absolute schedule and keep a log of every send.
+
+    The text of a request is the name of a script. One JSON line on standard output says when it is
+    ready and where; Ctrl-C stops it.
+    """
+    given = {"--scripts": scripts, "--log": log, "--cert": cert, "--key": key, "--cpu": cpu}
+    arguments = [f"--host={host}", f"--port={port}", f"--accept-delay-ms={accept_delay_ms}"]
+    arguments += [f"{name}={value}" for name, value in given.items() if value is not None]
+    if stop_on_stdin_eof:
+        arguments.append("--stop-on-stdin-eof")
+    become_module("harness.truth", arguments)
