@@ -40,9 +40,12 @@ __all__ = [
 ]
 
 PARTS = ("connect", "server wait", "leading silence", "stall before sound")
+_TITLES = {"audible_ttfa": "audible TTFA", "audible_received": "first sound received"}
 # More dots than this are no easier to read, only slower to draw.
 _MAX_DOTS = 1500
 _MAX_STEPS = 600
+_MAX_RATE_TICKS = 8
+_SHOWN_DELAY_MS = 200.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +67,13 @@ def percentile_chart(
     marks: list[Mark] = []
     for engine in engines:
         marks += _marks(engine, engines, read_percentile(metric, percent))
-    title = f"p{percent} {metric.replace('audible_ttfa', 'audible TTFA').replace('_', ' ')}"
+    title = f"p{percent} {_TITLES[metric]}"
     scale = "log" if is_log else "linear"
     return Chart(
         chart_id=f"curve-{metric}-p{percent}-{scale}".replace("_", "-"),
         title=f"{title} against offered rate",
         description=_curve_words(engines, f"p{percent}", metric),
-        x=Axis("offered rate (requests/s)"),
+        x=_rate_axis(engines),
         y=Axis(f"{title} (ms)", is_log=is_log),
         marks=tuple(marks),
     )
@@ -87,11 +90,23 @@ def share_chart(
         return None
     return Chart(
         chart_id=chart_id,
-        title=title,
-        description=f"{title}: " + "; ".join(_share_words(engine, name) for engine in engines),
-        x=Axis("offered rate (requests/s)"),
-        y=Axis(f"{title.split(' against')[0]} (%)", low=0, high=1),
+        title=f"{title} against offered rate",
+        description="; ".join(_share_words(engine, name) for engine in engines),
+        x=_rate_axis(engines),
+        y=Axis(f"{title[0].lower()}{title[1:]} (%)", high=5),
         marks=tuple(marks),
+    )
+
+
+def _rate_axis(engines: Sequence[EngineView]) -> Axis:
+    """From zero to just past the highest rate, labelled at the rates that were measured."""
+    rates = sorted({each for engine in engines for each in engine.rates})
+    return Axis(
+        "offered rate (requests/s)",
+        is_exact=True,
+        low=0.0,
+        high=rates[-1] * 1.06,
+        ticks=tuple(rates) if len(rates) <= _MAX_RATE_TICKS else (),
     )
 
 
@@ -172,18 +187,24 @@ def _short(name: str) -> str:
 
 def pass_chart(engines: Sequence[EngineView], tables: RunTables, rate_rps: float) -> Chart | None:
     """Share of replies that play without a gap, by start delay, at one rate."""
+    needs = [_values(engine.at(rate_rps), tables, "required_delay") for engine in engines]
+    longest = max((float(needed[-1]) for needed in needs if len(needed)), default=0.0)
+    end = max(_SHOWN_DELAY_MS, longest)
     marks: list[Mark] = []
     words = []
-    for engine in engines:
-        needed = _values(engine.at(rate_rps), tables, "required_delay")
+    for engine, needed in zip(engines, needs, strict=True):
         if not len(needed):
             continue
-        points = [Point(0.0, 100 * float((needed <= 0).mean()))]
-        points += _ecdf(needed[needed > 0], below=int((needed <= 0).sum()), total=len(needed))
+        at_once = int((needed <= 0).sum())
+        points = [
+            Point(0.0, 100 * at_once / len(needed)),
+            *_ecdf(needed[at_once:], below=at_once, total=len(needed)),
+            Point(end, 100.0),
+        ]
         marks.append(
             Line(tuple(points), engine.series, engine.name, is_step=True, has_markers=False)
         )
-        words.append(f"{engine.name}: {len(needed)} replies, worst needs {needed.max():.0f} ms")
+        words.append(f"{engine.name}: {len(needed)} replies, worst needs {needed[-1]:.0f} ms")
     if not marks:
         return None
     marks.append(Rule(99.0, "99 %"))

@@ -24,7 +24,7 @@ def raw(html: str) -> Markup:
     return Markup(html)
 
 
-def el(name: str, *children: Child, **attributes: Any) -> Markup:
+def el(name: str, /, *children: Child, **attributes: Any) -> Markup:
     """An element. `cls` is `class`; an underscore becomes a hyphen; True alone is a bare word.
 
     A child that is not `Markup` is escaped; None and False are left out, in attributes, too.
@@ -32,7 +32,7 @@ def el(name: str, *children: Child, **attributes: Any) -> Markup:
     return Markup(f"<{name}{_attributes(attributes)}>{join(*children)}</{name}>")
 
 
-def void(name: str, **attributes: Any) -> Markup:
+def void(name: str, /, **attributes: Any) -> Markup:
     """An element without an end tag."""
     return Markup(f"<{name}{_attributes(attributes)}>")
 

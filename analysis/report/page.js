@@ -112,7 +112,7 @@
       if (again) again.focus();
     });
     const cells = columns.slice(1).map((column) =>
-      el("td", { class: column.kind === "number" ? "num" : false }, shown(row, column)));
+      el("td", { class: column.kind === "number" ? "num" : "label" }, shown(row, column)));
     return el("tr", {}, el("td", {}, button), ...cells);
   };
 
@@ -124,7 +124,8 @@
     panel.append(el("p", { class: "text" }, el("strong", {}, "Text: "), data.prompts[values.prompt[row]]));
     const error = data.errors[values.id[row]];
     if (error) panel.append(el("p", { class: "text bad" }, error));
-    panel.append(waterfall(row));
+    // Scrolls by itself on a narrow screen, by keyboard, too.
+    panel.append(el("div", { class: "pic", tabindex: "0", role: "region", "aria-label": "Waterfall" }, waterfall(row)));
     panel.append(el("p", { class: "facts" }, waterfallWords(row)));
     const diff = data.diffs[values.id[row]];
     if (diff) panel.append(difference(diff));
@@ -195,14 +196,14 @@
       picture.append(svg("line", { class: "grid", x1: x(tick), x2: x(tick), y1: 4, y2: 172 }));
       text(x(tick), 188, `${ms(tick)} ms`, "middle");
     }
-    text(left - 8, 22, "request", "end");
-    text(left - 8, 72, "chunks", "end");
+    text(left - 8, 53, "request", "end");
+    text(left - 8, 76, "chunks", "end");
     text(left - 8, 102, "due", "end");
     text(left - 8, 140, "played", "end");
     drawPhases(picture, row, x);
     for (const chunk of chunks) {
       const isLate = chunk.slack !== null && chunk.slack < 0;
-      picture.append(svg("line", { class: isLate ? "late" : "ontime", x1: x(chunk.at), x2: x(chunk.at), y1: 60, y2: 80 }));
+      picture.append(svg("line", { class: isLate ? "late" : "ontime", x1: x(chunk.at), x2: x(chunk.at), y1: 63, y2: 81 }));
       if (chunk.slack !== null) {
         const due = chunk.at + chunk.slack;
         picture.append(svg("line", { class: "due", x1: x(due), x2: x(due), y1: 91, y2: 107 }));
@@ -227,19 +228,29 @@
     return picture;
   };
 
+  const SEGMENTS = [["dispatched", "connected"], ["sent", "first_byte"], ["first_byte", "end"]];
+
   const drawPhases = (picture, row, x) => {
-    const present = data.phases
-      .map((phase) => ({ label: phase.label, at: data.values[phase.key][row] }))
-      .filter((phase) => phase.at !== null && phase.label !== "audible");
+    const values = data.values;
+    const momentOf = (key) => (key === "dispatched" ? 0 : values[key][row]);
+    SEGMENTS.forEach(([from, to], number) => {
+      const start = momentOf(from);
+      const stop = momentOf(to);
+      if (start === null || stop === null || stop < start) return;
+      picture.append(svg("rect", { class: `seg${number}`, x: x(start), y: 46, width: Math.max(1, x(stop) - x(start)), height: 7 }));
+    });
     let level = 0;
     let lastX = -1000;
-    for (const phase of present) {
-      const at = x(phase.at);
+    for (const phase of data.phases) {
+      const moment = momentOf(phase.key);
+      if (moment === null) continue;
+      const at = x(moment);
+      const isAtEdge = at > 900;
       // Labels that would lie on each other take the next line.
-      level = at - lastX < 78 ? (level + 1) % 3 : 0;
+      level = at - lastX < 84 ? (level + 1) % 3 : 0;
       lastX = at;
-      picture.append(svg("line", { class: "axis", x1: at, x2: at, y1: 8, y2: 50 }));
-      picture.append(svg("text", { x: at + 3, y: 18 + 14 * level, class: "tick" }, phase.label));
+      picture.append(svg("line", { class: "axis", x1: at, x2: at, y1: 6, y2: 54 }));
+      picture.append(svg("text", { x: isAtEdge ? at - 4 : at + 4, y: 14 + 13 * level, class: "tick", "text-anchor": isAtEdge ? "end" : "start" }, phase.label));
     }
   };
 

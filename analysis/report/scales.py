@@ -66,16 +66,12 @@ class LogScale:
 Scale = LinearScale | LogScale
 
 
-def linear_scale(
-    values: Iterable[float], start: float, stop: float, *, from_zero: bool = True
-) -> LinearScale:
-    """A scale around values, its ends on round numbers."""
+def linear_scale(values: Iterable[float], start: float, stop: float) -> LinearScale:
+    """A scale around zero and the values, its ends on round numbers."""
     found = [value for value in values if math.isfinite(value)]
-    low, high = (min(found), max(found)) if found else (0.0, 1.0)
-    if from_zero:
-        low, high = min(0.0, low), max(0.0, high)
+    low, high = min(0.0, *found, 0.0), max(0.0, *found, 0.0)
     if high == low:
-        high, low = high + (abs(high) or 1.0), low if from_zero else low - (abs(low) or 1.0)
+        high = 1.0
     step = _nice_step((high - low) / 5)
     low, high = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
     return LinearScale(low, high, start, stop)

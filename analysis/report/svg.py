@@ -26,6 +26,7 @@ __all__ = [
     "Point",
     "Rule",
     "Stack",
+    "legend_key",
     "render_stack",
     "render_svg",
 ]
@@ -55,7 +56,7 @@ class Line:
     label: str = ""
     is_step: bool = False
     has_markers: bool = True
-    is_thin: bool = False
+    is_thin: bool = False  # also without dashes: it stands alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +118,18 @@ Mark = Line | Band | Dots | Missing | Bars | Rule
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """What is along an axis. `labels` replaces round numbers at x = 0, 1, 2, ..."""
+    """What is along an axis.
+
+    `low` and `high` are included whatever the marks are; with `is_exact` they are the ends.
+    `ticks` are labelled instead of round numbers.
+    """
 
     label: str
     is_log: bool = False
-    from_zero: bool = True
-    labels: tuple[str, ...] = ()
+    is_exact: bool = False
     low: float | None = None
     high: float | None = None
+    ticks: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +152,13 @@ class _Plot:
     y: Scale
 
 
-def render_svg(chart: Chart) -> str:
-    """One `<svg>` element, sized by its view box."""
+def render_svg(chart: Chart, *, watermark: str = "") -> str:
+    """One `<svg>` element, sized by its view box; `watermark` lies across the plot."""
     plot = _plot(chart)
     body = [_grid(chart, plot)]
+    if watermark:
+        middle = (_TOP + _HEIGHT - _BOTTOM) / 2
+        body.append(_text((_LEFT + _WIDTH - _RIGHT) / 2, middle + 16, watermark, "ghost", "middle"))
     for mark in chart.marks:
         body.append(_MARKS[type(mark)](mark, plot))
     title, description = f"{chart.chart_id}-title", f"{chart.chart_id}-desc"
@@ -167,8 +175,6 @@ def _plot(chart: Chart) -> _Plot:
     has_missing = any(isinstance(mark, Missing) and mark.xs for mark in chart.marks)
     top = _TOP + (_NOT_REACHED_BAND if has_missing else 0)
     xs, ys = list(_values(chart.marks, is_x=True)), list(_values(chart.marks, is_x=False))
-    if chart.x.labels:
-        xs += [-0.5, len(chart.x.labels) - 0.5]
     return _Plot(
         x=_scale(chart.x, xs, _LEFT, _WIDTH - _RIGHT),
         y=_scale(chart.y, ys, _HEIGHT - _BOTTOM, top),
@@ -178,10 +184,10 @@ def _plot(chart: Chart) -> _Plot:
 def _scale(axis: Axis, values: list[float], start: float, stop: float) -> Scale:
     if axis.is_log:
         return log_scale(values, start, stop)
-    if axis.labels:
-        return LinearScale(-0.5, len(axis.labels) - 0.5, start, stop)
-    values = values + [edge for edge in (axis.low, axis.high) if edge is not None]
-    return linear_scale(values, start, stop, from_zero=axis.from_zero)
+    if axis.is_exact and axis.low is not None and axis.high is not None:
+        return LinearScale(axis.low, axis.high, start, stop)
+    ends = [end for end in (axis.low, axis.high) if end is not None]
+    return linear_scale(values + ends, start, stop)
 
 
 def _values(marks: Iterable[Mark], *, is_x: bool) -> Iterable[float]:
@@ -209,10 +215,8 @@ def _grid(chart: Chart, plot: _Plot) -> str:
         y = plot.y(value)
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
         parts.append(_text(_LEFT - 7, y + 4, tick_label(value), "tick", "end"))
-    if chart.x.labels:
-        ticks = [(plot.x(i), label) for i, label in enumerate(chart.x.labels)]
-    else:
-        ticks = [(plot.x(value), tick_label(value)) for value in plot.x.ticks(6)]
+    values = chart.x.ticks or plot.x.ticks(6)
+    ticks = [(plot.x(value), tick_label(float(f"{value:.3g}"))) for value in values]
     for x, label in ticks:
         parts.append(
             f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{bottom}" y2="{bottom + 4}"/>'
@@ -247,7 +251,8 @@ def _line(mark: Line, plot: _Plot) -> str:
             commands.append(f"H{x:.1f}V{y:.1f}")
         else:
             commands.append(f"{'L' if number else 'M'}{x:.1f} {y:.1f}")
-    dash = f' stroke-dasharray="{DASHES[mark.series % len(DASHES)]}"' if mark.series else ""
+    has_dash = mark.series and not mark.is_thin
+    dash = f' stroke-dasharray="{DASHES[mark.series % len(DASHES)]}"' if has_dash else ""
     weight = " thin" if mark.is_thin else ""
     path = f'<path class="line{weight}" d="{"".join(commands)}"{dash}/>'
     intervals = "".join(_interval(point, plot) for point in mark.points)
@@ -343,6 +348,22 @@ _MARKS: dict[type, Callable[..., str]] = {
     Bars: _bars,
     Rule: _rule,
 }
+
+
+def legend_key(mark: Line | Dots) -> str:
+    """A small picture of a mark, to stand before its name; it says nothing to a screen reader."""
+    if isinstance(mark, Dots):
+        inner = f'<path class="dots s{mark.series % len(DASHES)}" d="M9 7h0M17 7h0M25 7h0"/>'
+    else:
+        scale = LinearScale(0, 34, 0, 34)
+        plot = _Plot(scale, LinearScale(0, 14, 0, 14))
+        ends = (Point(1, 7), Point(33, 7))
+        line = Line(ends, mark.series, has_markers=False, is_thin=mark.is_thin)
+        inner = _line(line, plot)
+        if mark.has_markers:
+            marker = _marker(Point(17, 7), plot, mark.series)
+            inner += f'<g class="s{mark.series % len(DASHES)}">{marker}</g>'
+    return f'<svg viewBox="0 0 34 14" aria-hidden="true">{inner}</svg>'
 
 
 # -- stacked bars -----------------------------------------------------------------------------

@@ -1,0 +1,442 @@
+"""The parts of the page, top to bottom. Figures come from the model, pictures from the charts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from analysis.report.charts import (
+    PARTS,
+    Decomposition,
+    ecdf_chart,
+    in_flight_chart,
+    pass_chart,
+    percentile_chart,
+    share_chart,
+    slack_chart,
+    ttfa_over_time_chart,
+)
+from analysis.report.markup import EMPTY, Markup, el, join, raw, void
+from analysis.report.model import (
+    Cell,
+    Column,
+    Decision,
+    EngineView,
+    PointView,
+    ReportModel,
+    Table,
+    Tone,
+)
+from analysis.report.svg import Chart, Dots, Line, legend_key, render_stack, render_svg
+from analysis.report.tables import RunTables
+from analysis.report.words import rate
+
+__all__ = [
+    "curves_section",
+    "decisions_section",
+    "definitions_section",
+    "environment_section",
+    "header",
+    "points_section",
+    "requests_section",
+    "speech_section",
+    "table_markup",
+    "waits_section",
+]
+
+# Says in words what the colour of a card says; colour alone would be lost on some readers.
+_TONE_WORDS = {Tone.GOOD: "good", Tone.WARN: "caution", Tone.BAD: "problem", Tone.NONE: ""}
+
+
+def header(model: ReportModel) -> Markup:
+    """Title, what kind of numbers these are, and what holds for all of them."""
+    kind = "simulated" if model.is_simulated else "measured"
+    badges = [
+        el("span", kind, cls=f"badge {'warn' if model.is_simulated else 'none'}"),
+        " ",
+        el("span", model.status, cls=f"badge {'none' if model.status == 'complete' else 'warn'}"),
+    ]
+    facts = [el("span", f"{fact.name}: {fact.text}") for fact in model.conditions]
+    banner = (
+        el("p", "SIMULATED: these are a model's numbers, not measurements.", cls="banner")
+        if model.is_simulated
+        else EMPTY
+    )
+    created = el("span", f"recorded {model.created_utc}") if model.created_utc else None
+    return el(
+        "header",
+        el("h1", model.title),
+        el("p", *badges),
+        el("p", created, *facts, cls="facts"),
+        banner,
+        *(el("p", note, cls="banner") for note in model.notes),
+        cls="top",
+    )
+
+
+def decisions_section(model: ReportModel) -> Markup:
+    """The questions at the top, one card each."""
+    return _section("decisions", "In short", el("ul", *map(_card, model.decisions), cls="cards"))
+
+
+def _card(decision: Decision) -> Markup:
+    rows = [
+        join(
+            el("dt", finding.who),
+            el(
+                "dd",
+                el("span", finding.cell.text, cls=str(finding.cell.tone)),
+                _tone_word(finding.cell.tone),
+                el("small", finding.cell.note) if finding.cell.note else None,
+            ),
+        )
+        for finding in decision.findings
+    ]
+    details = (
+        el(
+            "details",
+            el("summary", f"Reasons ({len(decision.details)})"),
+            el("ul", *(el("li", text) for text in decision.details)),
+        )
+        if decision.details
+        else None
+    )
+    return el(
+        "li",
+        el("h3", decision.question),
+        el("dl", *rows),
+        el("p", decision.note) if decision.note else None,
+        details,
+        cls=f"card {decision.tone}",
+    )
+
+
+def _tone_word(tone: Tone) -> Markup:
+    word = _TONE_WORDS[tone]
+    return el("span", f" ({word})", cls="sr") if word else EMPTY
+
+
+# -- charts ---------------------------------------------------------------------------------------
+
+
+def curves_section(model: ReportModel) -> Markup:
+    """Latency against rate, linear and logarithmic, and the table of points."""
+    both = [
+        el(
+            "div",
+            *(
+                _figure(percentile_chart(model.engines, percent, is_log=is_log), model)
+                for percent in (50, 95, 99)
+            ),
+            _figure(
+                percentile_chart(model.engines, 95, metric="audible_received", is_log=is_log),
+                model,
+            ),
+            cls=f"grid-charts {'logarithmic' if is_log else 'linear'}",
+        )
+        for is_log in (False, True)
+    ]
+    switch = [
+        void("input", type="checkbox", id="log-axis", cls="switch"),
+        " ",
+        el("label", "logarithmic latency axis", for_="log-axis", cls="switch"),
+    ]
+    return _section(
+        "latency",
+        "Latency against rate",
+        el(
+            "p",
+            "Bars are 95 % intervals; where there are several seeds, the range over seeds around"
+            " their median. A triangle at the top: the percentile was not reached, because it"
+            " lands on a failed request. Received is when the first sound arrived; a server that"
+            " trims leading silence moves the first three pictures, not this one.",
+            cls="lead",
+        ),
+        *switch,
+        _legend(model.engines),
+        *both,
+        table_markup(model.points_table),
+        table_markup(model.outcomes_table),
+    )
+
+
+def waits_section(
+    model: ReportModel, tables: RunTables, parts: Decomposition | None, target_rps: float
+) -> Markup:
+    """Where the wait goes, and whether playback runs dry."""
+    figures = [
+        _stack_figure(parts) if parts else None,
+        _figure(pass_chart(model.engines, tables, target_rps), model),
+        _figure(
+            share_chart(
+                model.engines,
+                "underrun_rate",
+                title="Replies that stutter",
+                chart_id="underruns",
+            ),
+            model,
+        ),
+        _figure(slack_chart(model.engines, tables, target_rps), model),
+    ]
+    return _section(
+        "playback",
+        "Where the wait goes, and what the listener hears",
+        _legend(model.engines),
+        el("div", *figures, cls="grid-charts"),
+        table_markup(model.start_delay_table),
+    )
+
+
+def speech_section(model: ReportModel) -> Markup:
+    """Word error rates."""
+    chart = share_chart(model.engines, "wer", title="Word error rate", chart_id="wer")
+    return _section(
+        "speech",
+        "Is it speech, and the right words",
+        el("div", _figure(chart, model), cls="grid-charts") if chart else None,
+        table_markup(model.speech_table),
+    )
+
+
+def points_section(model: ReportModel, tables: RunTables, target_rps: float) -> Markup:
+    """Distributions by engine, and every point over time."""
+    ecdfs = [
+        _figure(chart, model, legend=True)
+        for engine in model.engines
+        if (chart := ecdf_chart(engine, tables)) is not None
+    ]
+    blocks = [
+        _point_block(point, engine, model, tables, is_open=point.rate_rps == target_rps)
+        for engine in model.engines
+        for point in engine.points
+    ]
+    return _section("points", "Every point", el("div", *ecdfs, cls="grid-charts"), *blocks)
+
+
+def _point_block(
+    point: PointView, engine: EngineView, model: ReportModel, tables: RunTables, *, is_open: bool
+) -> Markup:
+    charts = [
+        in_flight_chart(point, tables, engine.series),
+        ttfa_over_time_chart(point, tables, engine.series),
+    ]
+    reasons = [el("li", reason) for reason in point.reasons]
+    metric = point.metrics.get("audible_ttfa")
+    return el(
+        "details",
+        el("summary", f"{engine.name} at {rate(point.rate_rps)}, seed {point.seed}"),
+        el(
+            "p",
+            el("span", point.verdict.text, cls=f"badge {point.verdict.tone}"),
+            " ",
+            el("span", point.load.text, cls=f"badge {point.load.tone}"),
+            f" achieved {point.achieved.text}, n = {point.n}, failed {point.failures.text}",
+        ),
+        el("ul", *reasons) if reasons else None,
+        el("p", metric.successes, cls="lead") if metric else None,
+        el(
+            "div",
+            *(_figure(chart, model, legend=True) for chart in charts if chart),
+            cls="grid-charts",
+        ),
+        cls="point",
+        open=is_open,
+    )
+
+
+def _figure(chart: Chart | None, model: ReportModel, *, legend: bool = False) -> Markup | None:
+    if chart is None:
+        return None
+    return el(
+        "figure",
+        el("figcaption", el("h3", chart.title)),
+        _chart_legend(chart) if legend else None,
+        raw(render_svg(chart, watermark="SIMULATED" if model.is_simulated else "")),
+        el("figcaption", chart.description),
+    )
+
+
+def _stack_figure(parts: Decomposition) -> Markup:
+    title = "Mean parts of the wait for the first sound (ms)"
+    names = [
+        el(
+            "li",
+            raw(
+                f'<svg viewBox="0 0 34 14" aria-hidden="true"><rect class="p{number}" x="6"'
+                ' y="2" width="20" height="10"/></svg>'
+            ),
+            name,
+        )
+        for number, name in enumerate(PARTS)
+    ]
+    columns = (
+        Column("engine", is_number=False),
+        Column("rate"),
+        Column("n with sound"),
+        *(Column(name) for name in PARTS),
+        Column("together"),
+    )
+    rows = tuple(tuple(Cell(text) for text in row) for row in parts.table)
+    table = Table("The same in figures: means over requests with a first sound.", columns, rows)
+    return el(
+        "figure",
+        el("figcaption", el("h3", title)),
+        el("ul", *names, cls="legend"),
+        raw(render_stack("parts", title, parts.description, parts.stack)),
+        el("details", el("summary", "Figures"), table_markup(table)),
+    )
+
+
+def _legend(engines: Sequence[EngineView]) -> Markup:
+    marks = [Line((), engine.series, engine.name) for engine in engines]
+    return _legend_of(marks)
+
+
+def _chart_legend(chart: Chart) -> Markup:
+    return _legend_of(mark for mark in chart.marks if isinstance(mark, Line | Dots) and mark.label)
+
+
+def _legend_of(marks: Iterable[Any]) -> Markup:
+    items = [el("li", raw(legend_key(mark)), mark.label) for mark in marks]
+    return el("ul", *items, cls="legend")
+
+
+# -- tables ---------------------------------------------------------------------------------------
+
+
+def table_markup(table: Table) -> Markup | None:
+    """A table that scrolls by itself where the screen is narrow; None where it has no rows."""
+    if not table.rows:
+        return el("p", table.caption, cls="lead")
+    head = [
+        el(
+            "th",
+            _term(column),
+            scope="col",
+            cls="num" if column.is_number else None,
+        )
+        for column in table.columns
+    ]
+    body = [
+        el(
+            "tr",
+            *(_cell(cell, column) for cell, column in zip(row, table.columns, strict=True)),
+        )
+        for row in table.rows
+    ]
+    return _scrolling(table.caption, el("thead", el("tr", *head)), el("tbody", *body))
+
+
+def _scrolling(caption: str, *parts: Markup) -> Markup:
+    """A table under its caption that scrolls by itself; focusable, so that a keyboard can."""
+    return join(
+        el("p", caption, cls="caption"),
+        el(
+            "div",
+            el("table", *parts),
+            cls="scroll",
+            tabindex="0",
+            role="region",
+            aria_label=caption.split(".")[0],
+        ),
+    )
+
+
+def _term(column: Column) -> object:
+    if column.term is None:
+        return column.title
+    return el("a", column.title, href=f"#def-{column.term}", cls="term")
+
+
+def _cell(cell: Cell, column: Column) -> Markup:
+    return el(
+        "td",
+        el("span", cell.text, cls=str(cell.tone)) if cell.tone is not Tone.NONE else cell.text,
+        _tone_word(cell.tone),
+        el("small", cell.note) if cell.note else None,
+        cls="num" if column.is_number else None,
+    )
+
+
+# -- explorer, environment, words -----------------------------------------------------------------
+
+
+def requests_section(points: Sequence[str], outcomes: Sequence[str], *, clips_note: str) -> Markup:
+    """The frame of the request explorer; the page's script fills it.
+
+    `points` and `outcomes` are the labels to filter by, in the order of their codes.
+    """
+    choices = [el("option", name, value=str(number)) for number, name in enumerate(points)]
+    endings = [el("option", name, value=str(number)) for number, name in enumerate(outcomes)]
+    tools = el(
+        "div",
+        el("label", "Text or request", void("input", type="search", id="filter-text")),
+        el(
+            "label",
+            "Point",
+            el("select", el("option", "all", value=""), *choices, id="filter-point"),
+        ),
+        el(
+            "label",
+            "Outcome",
+            el("select", el("option", "all", value=""), *endings, id="filter-outcome"),
+        ),
+        el("label", void("input", type="checkbox", id="filter-audio"), "with audio", cls="check"),
+        cls="tools",
+    )
+    pager = el(
+        "div",
+        el("button", "Previous", type="button", id="page-before"),
+        el("button", "Next", type="button", id="page-after"),
+        el("span", "", id="requests-status", role="status"),
+        cls="tools",
+    )
+    table = _scrolling(
+        "Requests of the measurement phase. A ♪ marks those with audio.",
+        el("thead"),
+        el("tbody"),
+    )
+    return _section(
+        "requests",
+        "Every request",
+        el(
+            "p",
+            "Worst first. Open one for its waterfall: when each chunk came against when it was"
+            f" due, what played when, what was heard. {clips_note}",
+            cls="lead",
+        ),
+        el("div", tools, table, pager, id="requests-app", hidden=True),
+        el("noscript", el("p", "The request explorer needs JavaScript.")),
+    )
+
+
+def environment_section(model: ReportModel) -> Markup:
+    """How to make these numbers again, and where they were made."""
+    rows = [
+        el("tr", el("th", fact.name, scope="row"), el("td", fact.text))
+        for fact in model.environment
+    ]
+    table = _scrolling("Machine, versions and engines.", el("tbody", *rows))
+    return _section(
+        "reproduce",
+        "Reproduce",
+        el("pre", el("code", "\n".join(model.commands))) if model.commands else None,
+        table if rows else None,
+    )
+
+
+def definitions_section(model: ReportModel) -> Markup:
+    """Every word that the page uses, one click from where it is used."""
+    entries = [
+        el(
+            "div",
+            el("dt", term.title, f" ({term.unit})" if term.unit else None, id=f"def-{term.name}"),
+            el("dd", term.definition),
+        )
+        for term in model.terms
+    ]
+    return _section("definitions", "What the words mean", el("dl", *entries, cls="defs"))
+
+
+def _section(section_id: str, title: str, *children: object) -> Markup:
+    return el("section", el("h2", title, id=section_id), *children, aria_labelledby=section_id)
