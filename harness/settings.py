@@ -78,14 +78,18 @@ class WireLimits:
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """Trust and identity for `https` and `wss`. Certificates are checked unless `is_verified` is
-    switched off, which the run record then shows."""
+    """Trust and identity for `https` and `wss`.
+
+    Certificates are checked unless `is_verified` is switched off, which the run record then shows.
+    `is_resumed`: offer the session of an earlier connection to the same server.
+    """
 
     ca_file: str | None = None
     client_cert_file: str | None = None
     client_key_file: str | None = None
     server_name: str | None = None
     is_verified: bool = True
+    is_resumed: bool = True
 
 
 @dataclass(frozen=True, slots=True)

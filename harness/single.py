@@ -41,6 +41,7 @@ async def single(
 
     Raises:
         ContractError: the contract cannot say this request.
+        ScenarioError: a certificate file that cannot be used.
     """
     exchange = adapter.open(request)
     loop = asyncio.get_running_loop()
@@ -73,6 +74,7 @@ async def single(
     )
     wire.start()
     try:
+        wire.prepare(exchange.target)
         record.scheduled_ns = clock.now_ns()
         recorder.launch()
         await done.wait()

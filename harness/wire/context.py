@@ -18,6 +18,7 @@ from harness.wire.pool import HttpPool
 from harness.wire.resolve import Resolver
 from harness.wire.socket import ReadStats, SocketOptions, StampedSocket
 from harness.wire.stamping import StampAnchor
+from harness.wire.tls import TlsClient
 
 __all__ = ["Wire"]
 
@@ -48,6 +49,7 @@ class Wire:
         self._watch = ClockWatch(loop, clock)
         self._is_warm = settings.connections.mode is ConnectionMode.WARM
         self._resolver = Resolver(loop, is_cached=self._is_warm, lookup=lookup)
+        self._tls: TlsClient | None = None
         self._pools: dict[HttpOrigin, HttpPool] = {}
         self.read_stats = ReadStats()
         self.is_kernel_stamped = settings.is_kernel_stamped
@@ -78,8 +80,23 @@ class Wire:
         """Connections kept, by origin."""
         return self._pools
 
+    def prepare(self, target: Target) -> None:
+        """Load the certificates that a target needs, so that no request pays for it.
+
+        Raises:
+            ScenarioError: a certificate file that cannot be used.
+        """
+        url = getattr(target, "url", None)
+        if isinstance(url, str) and origin_of(url).is_tls:
+            self._tls_client()
+
     async def warm_up(self, target: Target) -> None:
-        """Open the pool for a target ahead of the first request; nothing to do when cold."""
+        """Fill the pool of a target ahead of the first request; nothing to do when cold.
+
+        Raises:
+            ScenarioError: as `prepare`.
+        """
+        self.prepare(target)
         if self._is_warm and isinstance(target, HttpTarget):
             await self._pool(origin_of(target.url)).fill(self._settings.timeouts.connect_s)
 
@@ -116,9 +133,19 @@ class Wire:
         )
 
     def _make_stream(self, origin: HttpOrigin, receiver: ByteReceiver) -> ByteStream:
-        if origin.is_tls:
-            raise ValueError("TLS is not available")
-        return StampedSocket(self._socket_options(), receiver)
+        if not origin.is_tls:
+            return StampedSocket(self._socket_options(), receiver)
+        return self._tls_client().make_stream(
+            origin,
+            receiver,
+            clock=self._clock,
+            make_plain=lambda above: StampedSocket(self._socket_options(), above),
+        )
+
+    def _tls_client(self) -> TlsClient:
+        if self._tls is None:
+            self._tls = TlsClient(self._settings.tls)
+        return self._tls
 
     def _socket_options(self) -> SocketOptions:
         return SocketOptions(

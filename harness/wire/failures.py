@@ -79,6 +79,8 @@ def read_failure(error: OSError, where: str) -> WireFailure:
             TransportOutcome.DEAD_PEER, "no_answer", f"the peer stopped answering {where}"
         )
     if isinstance(error, TlsFailureError):
+        if error.kind == "tls_handshake":
+            return WireFailure(TransportOutcome.CONNECT_ERROR, error.kind, str(error))
         kind = error.kind
     elif error.errno == errno.ECONNRESET:
         kind = "reset"
