@@ -17,6 +17,7 @@ from engines.base import (
 from engines.errors import EngineError
 from engines.redact import redact_url
 from harness.errors import ScenarioError
+from harness.preflight import FileLimits, SystemFileLimits, check_descriptors, check_ports
 from harness.prompts import PromptSet, load_prompts
 from harness.safety import Estimate, Resolve, authorize, estimate_load, system_resolve
 from harness.scenario import Point, Scenario
@@ -64,6 +65,7 @@ def plan_run(
     consent: Consent | None = None,
     points: Sequence[Point] | None = None,
     resolve: Resolve = system_resolve,
+    limits: FileLimits | None = None,
 ) -> RunPlan:
     """Load prompts, make adapters, plan every point and ask the safety rules. Sends nothing.
 
@@ -72,9 +74,11 @@ def plan_run(
         consent: from the command line.
         points: a part of the scenario's points (a resumed run), perhaps under new ids.
         resolve: name look-up, to tell public hosts from private ones.
+        limits: on open files; None: those of this process.
 
     Raises:
-        ScenarioError: prompts, engines or rates are wrong.
+        ScenarioError: prompts, engines or rates are wrong, or this machine would run out of
+            files or ports.
         EngineError: a contract is wrong, or its key is missing.
         AuthorizationError: a public host would be loaded without consent.
     """
@@ -85,6 +89,8 @@ def plan_run(
     }
     chosen = tuple(scenario.points() if points is None else points)
     schedules = plan_points(scenario, chosen, prompts=prompts)
+    check_descriptors(scenario, schedules, limits=limits or SystemFileLimits())
+    check_ports(scenario, schedules)
     _refuse_what_cannot_be_said(adapters, scenario, prompts)
     estimates = estimate_load(
         scenario,

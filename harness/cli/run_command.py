@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -114,7 +116,7 @@ def _finish(request: RunRequest, result: RunResult) -> None:
 
         metrics = analyse(result.folder)
         print_metrics(metrics, is_json=request.is_json)
-        is_invalid = any(p["validity"]["verdict"] == "invalid" for p in metrics["points"])
+        is_invalid = _has_invalid_point(metrics, open_run(result.folder).record)
     if result.status is RunStatus.INCOMPLETE:
         raise LoadStoppedError(f"{result.folder}: {result.reason}")
     if result.num_ok == 0 and result.num_measured:
@@ -124,6 +126,16 @@ def _finish(request: RunRequest, result: RunResult) -> None:
     if is_invalid:
         sys.stderr.write("earwitness: a point is invalid; its figures must not be used\n")
         raise typer.Exit(LoadStoppedError.exit_code)
+
+
+def _has_invalid_point(metrics: Mapping[str, Any], stored: RunRecord) -> bool:
+    """Of the whole points: the remains of an interrupted one say nothing about this run."""
+    whole = {point.point_id for point in stored.points if point.is_complete}
+    return any(
+        point["validity"]["verdict"] == "invalid"
+        for point in metrics["points"]
+        if point["point_id"] in whole
+    )
 
 
 def _default_folder(scenario: Scenario) -> Path:

@@ -1,0 +1,86 @@
+"""What the machine would run out of is found before the run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.errors import ScenarioError
+from harness.preflight import FileLimit, check_descriptors, check_ports
+from harness.schedule import Schedule, build_schedule
+from tests.builders.runs import scenario
+
+
+class _Limits:
+    """Limits that remember what they were raised to."""
+
+    def __init__(self, soft: int, hard: int) -> None:
+        self._limit = FileLimit(soft, hard)
+        self.raised: list[int] = []
+
+    def get(self) -> FileLimit:
+        return self._limit
+
+    def raise_to(self, soft: int) -> None:
+        self.raised.append(soft)
+
+
+def _plan(num: int, **overrides: Any) -> tuple[Any, list[Schedule]]:
+    given = scenario(
+        {"arrivals.process": "constant", "phases.warmup_s": 0.0, **overrides},
+    )
+    return given, [build_schedule(given, rate_rps=num / 5, seed=1)]
+
+
+def test_a_small_run_leaves_the_limit_alone():
+    """100 requests fit into 256 files."""
+    limits = _Limits(256, 256)
+    check_descriptors(*_plan(100), limits=limits)
+
+    assert [] == limits.raised
+
+
+def test_the_limit_is_raised_where_the_system_allows_it():
+    """500 requests and a pool of 100 need room for as many connections and 64 other files."""
+    limits = _Limits(256, 4_096)
+    check_descriptors(*_plan(500, **{"connections.pool": 100}), limits=limits)
+
+    assert [500 + 100 + 64] == limits.raised
+
+
+def test_no_more_than_the_safety_cap_can_be_open():
+    """A cap of 50 in flight needs no room for 500."""
+    check_descriptors(*_plan(500, **{"limits.max_in_flight": 50}), limits=_Limits(256, 256))
+
+
+def test_a_run_that_the_system_cannot_hold_is_refused():
+    """The message has the need, what is allowed, and both ways out."""
+    with pytest.raises(ScenarioError, match=r"may need 564 open files, this system allows 256"):
+        check_descriptors(*_plan(500), limits=_Limits(256, 256))
+
+
+def _ports(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "range"
+    path.write_text(text)
+    return path
+
+
+def test_cold_connections_that_use_up_the_ports_are_refused(tmp_path: Path):
+    """1000 connections, each port busy for a minute, do not fit into 500."""
+    with pytest.raises(ScenarioError, match=r"keeps 1000 local ports busy.*has 500.*8 a second"):
+        check_ports(
+            *_plan(1_000, **{"connections.mode": "cold"}),
+            port_range=_ports(tmp_path, "1001\t1500\n"),
+        )
+
+
+def test_warm_connections_need_few_ports(tmp_path: Path):
+    """They are kept and used again."""
+    check_ports(*_plan(1_000), port_range=_ports(tmp_path, "1001\t1500\n"))
+
+
+def test_a_system_that_does_not_say_its_ports_is_believed(tmp_path: Path):
+    """No range to read is no reason to refuse."""
+    check_ports(*_plan(1_000, **{"connections.mode": "cold"}), port_range=tmp_path / "none")
