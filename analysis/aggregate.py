@@ -26,7 +26,7 @@ from analysis.derive import DERIVED_DIR, DerivedRun, derive_run
 from analysis.errors import RunDataError
 from analysis.load import in_flight_over
 from analysis.metrics import PointData, PointMetric, RequestMetric, registry
-from analysis.percentiles import Percentile, nearest_rank, percentile, sort_values
+from analysis.percentiles import nearest_rank, percentile, sort_values
 from analysis.speech import (
     GroupBy,
     ScoredRun,
@@ -34,6 +34,7 @@ from analysis.speech import (
     summarise_wer,
     wer_not_measured,
 )
+from analysis.stats.dependence import variance_inflation
 from analysis.view import AnalysisSettings
 from harness.records import Phase, PointRecord
 from harness.store import StoredRun, open_run
@@ -191,12 +192,17 @@ def _metric(metric: RequestMetric | PointMetric, data: PointData) -> dict[str, A
         "missing": values.missing,
         "excluded": values.excluded,
         "not_reached": values.not_reached,
-        **{f"p{percent}": _percentile(percentile(ordered, percent)) for percent in PERCENTS},
+        **{f"p{percent}": _percentile(values, ordered, percent) for percent in PERCENTS},
         "successes": _successes(values),
     }
 
 
-def _percentile(found: Percentile) -> dict[str, Any]:
+def _percentile(values: CohortValues, ordered: NDArray[np.float64], percent: int) -> dict[str, Any]:
+    """One percentile, its interval widened by how much neighbouring requests are alike."""
+    inflation = 1.0
+    if len(ordered):
+        inflation = variance_inflation(values.values, _at(ordered, percent))
+    found = percentile(ordered, percent, inflation=inflation)
     return {"value": found.value, "lo": found.lo, "hi": found.hi, "status": found.status.value}
 
 

@@ -17,6 +17,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from analysis.stats.dependence import MIN_EFFECTIVE
+
 __all__ = [
     "CONFIDENCE",
     "MIN_N_FOR_INTERVAL",
@@ -40,6 +42,7 @@ class PercentileStatus(StrEnum):
 
     OK = "ok"
     NO_INTERVAL = "no_interval"  # too few values for an interval
+    NOT_ESTIMABLE = "not_estimable"  # enough values, but they hang together too much for one
     UPPER_NOT_REACHED = "upper_not_reached"  # the interval's upper end lies on a failure
     NOT_REACHED = "not_reached"  # the value itself does
     NO_DATA = "no_data"
@@ -108,21 +111,42 @@ def interval_ranks(num_values: int, percent: int) -> Ranks | None:
     return Ranks(lo, hi)
 
 
-def percentile(ordered: NDArray[np.float64], percent: int) -> Percentile:
-    """A percentile of sorted values (see `sort_values`), with its interval where one exists."""
+def percentile(ordered: NDArray[np.float64], percent: int, *, inflation: float = 1.0) -> Percentile:
+    """A percentile of sorted values (see `sort_values`), with its interval where one exists.
+
+    Args:
+        ordered: in rising order, +inf last.
+        percent: which.
+        inflation: of its variance over that of independent values (`stats.dependence`); 1 gives
+            the plain binomial interval.
+    """
     num_values = len(ordered)
     if num_values == 0:
         return Percentile(None, None, None, PercentileStatus.NO_DATA)
     value = float(ordered[nearest_rank(num_values, percent) - 1])
-    ranks = interval_ranks(num_values, percent)
+    ranks = _inflated_ranks(num_values, percent, inflation)
     lo = _finite(float(ordered[ranks.lo - 1])) if ranks else None
     hi = _finite(float(ordered[ranks.hi - 1])) if ranks else None
     if math.isinf(value):
         return Percentile(None, lo, None, PercentileStatus.NOT_REACHED)
     if ranks is None:
-        return Percentile(value, None, None, PercentileStatus.NO_INTERVAL)
+        has_enough = interval_ranks(num_values, percent) is not None
+        status = PercentileStatus.NOT_ESTIMABLE if has_enough else PercentileStatus.NO_INTERVAL
+        return Percentile(value, None, None, status)
     status = PercentileStatus.OK if hi is not None else PercentileStatus.UPPER_NOT_REACHED
     return Percentile(value, lo, hi, status)
+
+
+def _inflated_ranks(num_values: int, percent: int, inflation: float) -> Ranks | None:
+    """The ranks of as many independent values as these are worth, spread over all of them."""
+    if inflation <= 1.0:
+        return interval_ranks(num_values, percent)
+    num_effective = int(num_values / inflation)
+    ranks = interval_ranks(num_effective, percent)
+    if ranks is None or num_effective < MIN_EFFECTIVE:
+        return None
+    scale = num_values / num_effective
+    return Ranks(max(1, int(ranks.lo * scale)), min(num_values, math.ceil(ranks.hi * scale)))
 
 
 def describe_percentile(
@@ -139,6 +163,8 @@ def describe_percentile(
         return f"{text} = max of {num_values}"
     if found.status is PercentileStatus.NO_INTERVAL:
         return f"{text} (n = {num_values}, no interval)"
+    if found.status is PercentileStatus.NOT_ESTIMABLE:
+        return f"{text} (n = {num_values}, not estimable: requests queue behind each other)"
     upper = "not reached" if found.hi is None else f"{found.hi:.4g}"
     return f"{text} [{found.lo:.4g}, {upper}] (n = {num_values})"
 

@@ -74,6 +74,8 @@ def percentile_note(metric: Mapping[str, Any], percent: int) -> str:
         return f"max of {metric['n']}"
     if found["status"] == PercentileStatus.NO_INTERVAL:
         return "no interval"
+    if found["status"] == PercentileStatus.NOT_ESTIMABLE:
+        return "interval not estimable"
     upper = "not reached" if found["hi"] is None else number(found["hi"])
     return f"{number(found['lo'])} to {upper}"
 

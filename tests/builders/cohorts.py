@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -47,7 +48,13 @@ def latency_run(
     extra: Sequence[RequestRecord] = (),
     **fields: Any,
 ) -> Path:
-    """A run of one point whose requests had these audible TTFAs, or ended like this."""
+    """A run of one point whose requests had these audible TTFAs, or ended like this.
+
+    They arrive in a shuffled order (by a fixed seed): latencies that rise one by one would be
+    those of a growing queue.
+    """
+    latencies_ms = list(latencies_ms)
+    random.Random(5).shuffle(latencies_ms)
     records: list[RequestRecord] = []
     for index, latency in enumerate(latencies_ms):
         at_ms = 1500.0 + spacing_ms * index
