@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from engines.base import OddByte, SampleFormat, WavSize
+from engines.base import OddByte, PayloadEncoding, SampleFormat, WavSize
 from engines.config_errors import describe, hint, read_yaml
 from engines.errors import ContractError, UnknownEngineError
 from engines.pointer import is_pointer
@@ -25,12 +25,14 @@ __all__ = [
     "AcceptSpec",
     "AuthSpec",
     "CredentialSpec",
+    "EventsSpec",
     "ExpectBySpec",
     "FieldSpec",
     "FormatSpec",
     "HttpContract",
     "IdentitySpec",
     "LookupSpec",
+    "MatchSpec",
     "ProbeSpec",
     "ReadBody",
     "ReadySpec",
@@ -181,11 +183,78 @@ class ExpectBySpec(_Model):
 
 
 class AcceptSpec(_Model):
-    """How a body of one content type is read. `sample_format` is that of the audio inside."""
+    """How a body of one content type is read.
 
-    sample_format: Annotated[SampleFormat, Field(strict=False)]
+    `sample_format` is that of the audio inside; left out where the type does not tell it: then it
+    is the promised one.
+    """
+
+    sample_format: Annotated[SampleFormat, Field(strict=False)] | None = None
     read: Annotated[ReadBody, Field(strict=False)] = ReadBody.BODY
     sniff: Annotated[Sniff, Field(strict=False)] = Sniff.NONE
+
+    @model_validator(mode="after")
+    def _events_are_not_sniffed(self) -> Self:
+        if self.read is not ReadBody.BODY and self.sniff is not Sniff.NONE:
+            raise ValueError("events are not sniffed")
+        return self
+
+
+class MatchSpec(_Model):
+    """A test on the JSON of an event: there and not null, equal to a value, or other than one."""
+
+    pointer: str
+    equals: Any = None
+    differs_from: Any = None
+
+    @property
+    def tests_value(self) -> bool:
+        """Whether the value must be `equals`."""
+        return "equals" in self.model_fields_set
+
+    @property
+    def tests_difference(self) -> bool:
+        """Whether the value must be there and not `differs_from`."""
+        return "differs_from" in self.model_fields_set
+
+    @model_validator(mode="after")
+    def _one_test(self) -> Self:
+        _require_pointers((self.pointer,))
+        if self.tests_value and self.tests_difference:
+            raise ValueError("give `equals` or `differs_from`, not both")
+        return self
+
+
+Matches = Annotated[tuple[MatchSpec, ...], Field(strict=False)]
+
+
+class EventsSpec(_Model):
+    """Where audio, end and errors stand in the events of a body."""
+
+    audio: Strings = Field(min_length=1)
+    encoding: Annotated[PayloadEncoding, Field(strict=False)] = PayloadEncoding.BASE64
+    skip: Matches = ()
+    done: Matches = ()
+    done_texts: Strings = ()
+    needs_done: bool = True
+    errors: Matches = ()
+    error_text: Strings = ("/error/message", "/message", "/error")
+    sample_rate: str | None = None
+    format: str | None = None
+    formats: dict[str, Annotated[SampleFormat, Field(strict=False)]] = {}
+    facts: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        single = tuple(path for path in (self.sample_rate, self.format) if path is not None)
+        _require_pointers((*self.audio, *self.error_text, *single, *self.facts.values()))
+        if self.needs_done and not (self.done or self.done_texts):
+            raise ValueError("an end event is needed, but neither `done` nor `done_texts` says one")
+        if self.encoding is PayloadEncoding.RAW:
+            raise ValueError("audio inside text is base64 or hex")
+        if (self.format is None) != (not self.formats):
+            raise ValueError("`format` says where the name stands, `formats` what it means")
+        return self
 
 
 class ResponseSpec(_Model):
@@ -207,9 +276,16 @@ class ResponseSpec(_Model):
     refused: Statuses = (429, 503)
     errors: Strings = ("/error/message", "/detail/message", "/detail", "/message", "/error")
     facts: dict[str, str] = {}
+    events: EventsSpec | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
+        reads_events = any(accept.read is not ReadBody.BODY for accept in self.accept.values())
+        if reads_events != (self.events is not None):
+            raise ValueError("`events` goes with a type that is read as sse or ndjson")
+        has_promise = self.expect or self.expect_by or self.assume
+        if not has_promise and any(a.sample_format is None for a in self.accept.values()):
+            raise ValueError("accept: a type without `sample_format` needs a promise to go by")
         if sum(spec is not None for spec in (self.expect, self.expect_by, self.assume)) > 1:
             raise ValueError("give one of `expect`, `expect_by` and `assume`")
         for kind in self.accept:

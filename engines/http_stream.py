@@ -9,17 +9,12 @@ Source: engines/README.md, "A contract, key by key".
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from engines.base import (
     Action,
-    Audio,
     AudioFormat,
-    Buffer,
     CancelDue,
     Capabilities,
     Close,
@@ -29,19 +24,18 @@ from engines.base import (
     Event,
     Exchange,
     Fail,
-    Format,
     Headers,
     HttpTarget,
     Probe,
     RateSource,
-    SampleFormat,
     Send,
     SpeechRequest,
     StreamBytes,
-    WavSize,
 )
 from engines.errors import ContractError
-from engines.http_contract import AcceptSpec, HttpContract, ReadBody, Sniff, load_contract
+from engines.event_stream import EventBody, NdjsonParser, SseParser
+from engines.http_body import BodyReader, ErrorBody, RawBody, protocol_error
+from engines.http_contract import AcceptSpec, HttpContract, ReadBody, load_contract
 from engines.http_probe import build_probe
 from engines.http_request import (
     Credentials,
@@ -54,27 +48,11 @@ from engines.http_request import (
     resolve_values,
 )
 from engines.outcomes import TransportOutcome
-from engines.pointer import find_first
 from engines.redact import one_line
-from engines.sniff import NUM_SNIFF_BYTES, WavLength, sniff_format
 
 __all__ = ["HttpContract", "HttpStreamAdapter", "HttpStreamExchange", "load_contract"]
 
-# An error page is read no further than this; it becomes one line anyway.
-_MAX_ERROR_BODY_BYTES = 64 * 1024
 _TEXT_TYPES = ("application/json", "application/problem+json", "text/plain", "text/html")
-
-
-class BodyReader(Protocol):
-    """Turns the bytes of one body into actions; one life, `push`* then `finish`."""
-
-    def push(self, data: Buffer) -> list[Action]:
-        """The next bytes."""
-        ...
-
-    def finish(self) -> list[Action]:
-        """The body ended as its framing said; the last action is `Done` or `Fail`."""
-        ...
 
 
 class HttpStreamAdapter:
@@ -116,10 +94,14 @@ class HttpStreamAdapter:
         events = sorted(read.value for read in reads - {ReadBody.BODY})
         by = contract.response.expect_by
         promised = tuple(by.formats) if by else ()
-        accepted = tuple(dict.fromkeys(a.sample_format for a in contract.response.accept.values()))
+        accepted = (a.sample_format for a in contract.response.accept.values())
+        single = contract.response.expect or contract.response.assume
+        formats = promised or tuple(
+            dict.fromkeys(str(name) for name in accepted if name is not None)
+        )
         return Capabilities(
             transport="+".join(["http", *events]),
-            formats=promised or tuple(str(name) for name in accepted),
+            formats=formats or ((str(single.sample_format),) if single else ()),
             is_streaming=contract.is_streaming,
             has_incremental_text=False,
             can_cancel=bool(contract.stops_on_disconnect),
@@ -199,7 +181,7 @@ class HttpStreamExchange:
         self._secrets = secrets
         self._facts: dict[str, Any] = {}
         self._reader: BodyReader | None = None
-        self._error: _ErrorBody | None = None
+        self._error: ErrorBody | None = None
         self._is_over = False
 
     @property
@@ -259,23 +241,21 @@ class HttpStreamExchange:
             return self._wrong_type(said, kind)
         coding = (headers.get("content-encoding") or "identity").strip().lower()
         if coding != "identity":
-            return [
-                _protocol_error("headers", f"content-encoding {one_line(coding)} was not asked")
-            ]
+            return [protocol_error("headers", f"content-encoding {one_line(coding)} was not asked")]
         try:
             found = self._format(headers, accept)
         except ValueError as fault:
-            return [_protocol_error("headers", str(fault))]
+            return [protocol_error("headers", str(fault))]
         self._reader = self._make_reader(accept, found)
         return []
 
-    def _bad_status(self, headers: Headers) -> _ErrorBody:
+    def _bad_status(self, headers: Headers) -> ErrorBody:
         status = headers.status
         is_refusal = status in self._contract.response.refused
         facts: dict[str, Any] = {"status": status, **self._facts}
         if (wait := headers.get("retry-after")) is not None:
             facts["retry_after"] = one_line(wait)
-        return _ErrorBody(
+        return ErrorBody(
             TransportOutcome.REFUSED if is_refusal else TransportOutcome.HTTP_ERROR,
             f"HTTP {status}",
             pointers=self._contract.response.errors,
@@ -287,9 +267,9 @@ class HttpStreamExchange:
         wanted = " or ".join(self._contract.response.accept)
         text = f"content type {one_line(said) or 'missing'!r}, expected {wanted}"
         if kind not in _TEXT_TYPES:
-            return [_protocol_error("headers", text)]
+            return [protocol_error("headers", text)]
         # Words under a 200 usually say what went wrong; they are worth waiting for.
-        self._error = _ErrorBody(
+        self._error = ErrorBody(
             TransportOutcome.PROTOCOL_ERROR,
             text,
             pointers=self._contract.response.errors,
@@ -300,6 +280,8 @@ class HttpStreamExchange:
 
     def _format(self, headers: Headers, accept: AcceptSpec) -> AudioFormat:
         """What the wire says of the audio, with the contract's word where it says nothing.
+
+        The shape is kept beside a container's name until the body shows that it is one.
 
         Raises:
             ValueError: a header that should hold a number does not.
@@ -312,20 +294,31 @@ class HttpStreamExchange:
         if fallback is not None:
             rate = rate or fallback.sample_rate_hz
             channels = channels or fallback.channels
-        found = AudioFormat(
-            sample_format=accept.sample_format,
+        sample_format = accept.sample_format or (fallback.sample_format if fallback else None)
+        if sample_format is None:
+            raise ValueError("neither the content type nor the contract tells the audio's format")
+        return AudioFormat(
+            sample_format=sample_format,
             sample_rate_hz=rate,
             channels=channels,
             rate_source=source,
             odd_byte=response.odd_byte,
             wav_size=response.wav_size,
         )
-        return _for_container(found, accept.sample_format)
 
     def _make_reader(self, accept: AcceptSpec, found: AudioFormat) -> BodyReader:
+        events = self._contract.response.events
         if accept.read is not ReadBody.BODY:
-            raise ContractError(f"{self._contract.name}: {accept.read} is not read here")
-        return _RawBody(found, self._expected, sniff=accept.sniff, facts=self._facts)
+            assert events is not None
+            return EventBody(
+                events,
+                SseParser() if accept.read is ReadBody.SSE else NdjsonParser(),
+                found=found,
+                expected=self._expected,
+                facts=self._facts,
+                secrets=self._secrets,
+            )
+        return RawBody(found, self._expected, sniff=accept.sniff, facts=self._facts)
 
     def _cut_off(self) -> Fail:
         if self._error is not None:
@@ -335,106 +328,6 @@ class HttpStreamExchange:
             return Fail(TransportOutcome.TRUNCATED, "headers", text)
         text = "the connection closed before the body's end"
         return Fail(TransportOutcome.TRUNCATED, "body", text, self._facts)
-
-
-class _RawBody:
-    """A body that is audio: every delivery is a chunk, untouched."""
-
-    __slots__ = ("_expected", "_facts", "_format", "_head", "_is_told", "_length", "_sniff")
-
-    def __init__(
-        self,
-        found: AudioFormat,
-        expected: AudioFormat | None,
-        *,
-        sniff: Sniff,
-        facts: Mapping[str, Any],
-    ) -> None:
-        self._format = found
-        self._expected = expected
-        self._sniff = sniff
-        self._facts = facts
-        self._is_told = False
-        self._head = bytearray()
-        self._length: WavLength | None = None
-
-    def push(self, data: Buffer) -> list[Action]:
-        if not len(data):
-            return []
-        if not self._is_told and self._sniff is not Sniff.NONE:
-            self._head += data
-            return [] if len(self._head) < NUM_SNIFF_BYTES else self._open(bytes(self._head))
-        return self._audio(data) if self._is_told else self._open(data)
-
-    def finish(self) -> list[Action]:
-        actions = [] if self._is_told else self._open(bytes(self._head))
-        if any(isinstance(action, Fail) for action in actions):
-            return actions
-        if self._length is not None and self._length.is_complete is False:
-            text = (
-                f"the WAV declares {self._length.num_expected_bytes} bytes, "
-                f"{self._length.num_bytes} came"
-            )
-            return [*actions, Fail(TransportOutcome.TRUNCATED, "body", text, self._facts)]
-        return [*actions, Done(self._facts)]
-
-    def _open(self, data: Buffer) -> list[Action]:
-        """Say the format, now that the first bytes are here, and hand them on."""
-        if self._sniff is not Sniff.NONE and len(data):
-            seen = sniff_format(bytes(data[:NUM_SNIFF_BYTES]))
-            wanted = self._format.sample_format
-            if self._sniff is Sniff.CHECK and seen is not wanted:
-                shown = one_line(bytes(data[:NUM_SNIFF_BYTES]))
-                return [_protocol_error("body", f"begins with {shown!r}, which is not {wanted}")]
-            if seen is not None:
-                self._format = _for_container(self._format, seen)
-        fmt = self._format
-        if fmt.sample_format.bytes_per_sample and not (fmt.sample_rate_hz and fmt.channels):
-            text = f"headerless {fmt.sample_format} audio without a sample rate or channels"
-            return [_protocol_error("headers", text)]
-        self._is_told = True
-        self._head.clear()
-        if fmt.sample_format is SampleFormat.WAV and fmt.wav_size is WavSize.EXACT:
-            self._length = WavLength()
-        told: Action = Format(fmt, self._expected)
-        return [told, *self._audio(data)]
-
-    def _audio(self, data: Buffer) -> list[Action]:
-        if self._length is not None:
-            self._length.push(data)
-        return [Audio(data)] if len(data) else []
-
-
-@dataclass(slots=True)
-class _ErrorBody:
-    """Collects what a server says about a failure, up to a limit, and makes one line of it."""
-
-    outcome: TransportOutcome
-    said: str
-    pointers: tuple[str, ...]
-    secrets: tuple[str, ...]
-    facts: Mapping[str, Any]
-    body: bytearray = dataclasses.field(default_factory=bytearray)
-
-    def push(self, data: Buffer) -> list[Action]:
-        room = _MAX_ERROR_BODY_BYTES - len(self.body)
-        self.body += data[:room]
-        return [self.fail()] if len(data) >= room else []
-
-    def fail(self) -> Fail:
-        reason = one_line(error_text(bytes(self.body), self.pointers), secrets=self.secrets)
-        text = one_line(f"{self.said}: {reason}") if reason else self.said
-        return Fail(self.outcome, "headers", text, self.facts)
-
-
-def error_text(body: bytes, pointers: tuple[str, ...]) -> str:
-    """The human part of an error body: what `pointers` name if it is JSON, else all of it."""
-    try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
-        return body.decode("utf-8", "replace")
-    found = find_first(document, pointers)
-    return found if isinstance(found, str) else json.dumps(document if found is None else found)
 
 
 def _number(headers: Headers, name: str | None, low: int, high: int) -> int | None:
@@ -447,22 +340,5 @@ def _number(headers: Headers, name: str | None, low: int, high: int) -> int | No
     return int(word)
 
 
-def _for_container(found: AudioFormat, sample_format: SampleFormat) -> AudioFormat:
-    """`found` as `sample_format`: a container speaks for itself, so the contract's rate goes."""
-    if sample_format.bytes_per_sample is not None:
-        return dataclasses.replace(found, sample_format=sample_format)
-    return dataclasses.replace(
-        found,
-        sample_format=sample_format,
-        sample_rate_hz=None,
-        channels=None,
-        rate_source=RateSource.CONTAINER,
-    )
-
-
-def _protocol_error(where: str, text: str) -> Fail:
-    return Fail(TransportOutcome.PROTOCOL_ERROR, where, text)
-
-
 def _out_of_order(what: str) -> list[Action]:
-    return [_protocol_error("order", f"{what} does not belong here")]
+    return [protocol_error("order", f"{what} does not belong here")]

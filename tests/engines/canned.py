@@ -62,9 +62,9 @@ class Fixture:
 
 
 def load_fixture(path: Path, *, contract: str | None = None) -> Fixture:
-    """Read a fixture; its contract is the package's of the same name, or a path."""
+    """Read a fixture; its contract is that of its name up to the first dot, or a path."""
     raw = read_yaml(path, error=AssertionError)
-    found = load_contract(contract or path.stem)
+    found = load_contract(contract or path.stem.partition(".")[0])
     request = raw["request"]
     return Fixture(
         contract=found,

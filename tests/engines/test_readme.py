@@ -20,7 +20,7 @@ README = Path(http_contract.__file__).parent / "README.md"
 def acme(tmp_path: Path) -> Path:
     """The two files of the walk-through, as a reader would write them."""
     text = README.read_text()
-    blocks = re.findall(r"^`(\S+\.yaml)`:\n\n```yaml\n(.*?)^```", text, re.M | re.S)
+    blocks = re.findall(r"^`(\S+\.yaml)`[^\n]*:\n\n```yaml\n(.*?)^```", text, re.M | re.S)
     assert ["engines/contracts/acme.yaml", "tests/engines/fixtures/acme.yaml"] == [
         name for name, _ in blocks
     ]
