@@ -6,7 +6,7 @@ module a format. Charts: `charts` (what), `svg` (how), `analysis.plots` for stat
 
 from __future__ import annotations
 
-from analysis.report.render import FORMATS, Report, load_report, render
+from analysis.report.render import FORMATS, Report, load_report, render, write_formats
 from analysis.report.settings import ReportSettings, Slo
 
-__all__ = ["FORMATS", "Report", "ReportSettings", "Slo", "load_report", "render"]
+__all__ = ["FORMATS", "Report", "ReportSettings", "Slo", "load_report", "render", "write_formats"]

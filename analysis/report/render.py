@@ -26,7 +26,7 @@ from analysis.view import AnalysisSettings
 from harness.records import Phase
 from harness.store import StoredRun, open_run
 
-__all__ = ["FORMATS", "Report", "load_report", "render"]
+__all__ = ["FORMATS", "Report", "load_report", "render", "write_formats"]
 
 FIGURES_FOLDER = "figures"
 _NO_CLIPS = ClipSet({}, 0, 0)
@@ -68,7 +68,7 @@ def load_report(
 
 def render(
     folder: Path,
-    formats: Sequence[str] = ("html", "md"),
+    formats: Sequence[str] = ("html", "md", "png"),
     *,
     settings: ReportSettings | None = None,
     analysis: AnalysisSettings | None = None,
@@ -88,16 +88,28 @@ def render(
         AnalysisError: an unknown format.
         RunDataError: the folder cannot be written.
     """
-    unknown = [each for each in formats if each not in FORMATS]
-    if unknown:
-        known = ", ".join(FORMATS)
-        raise AnalysisError(f"report format {unknown[0]!r} is not one of {known}")
-    report = load_report(folder, settings=settings, analysis=analysis)
+    _check(formats)
+    return write_formats(load_report(folder, settings=settings, analysis=analysis), formats)
+
+
+def write_formats(report: Report, formats: Sequence[str]) -> list[Path]:
+    """Write a loaded report; figures first, since the Markdown refers to them.
+
+    Raises:
+        AnalysisError: an unknown format.
+        RunDataError: the folder cannot be written.
+    """
+    _check(formats)
     written: list[Path] = []
-    # Figures first: the Markdown refers to them.
     for each in sorted(formats, key=list(FORMATS).index):
         written += FORMATS[each](report)
     return written
+
+
+def _check(formats: Sequence[str]) -> None:
+    for each in formats:
+        if each not in FORMATS:
+            raise AnalysisError(f"report format {each!r} is not one of {', '.join(FORMATS)}")
 
 
 def _html(report: Report) -> list[Path]:

@@ -36,7 +36,9 @@ __all__ = [
     "decisions_section",
     "definitions_section",
     "environment_section",
+    "figure_markup",
     "header",
+    "legend_markup",
     "points_section",
     "requests_section",
     "speech_section",
@@ -65,6 +67,7 @@ def header(model: ReportModel) -> Markup:
     created = el("span", f"recorded {model.created_utc}") if model.created_utc else None
     return el(
         "header",
+        "legend_markup",
         el("h1", model.title),
         el("p", *badges),
         el("p", created, *facts, cls="facts"),
@@ -125,10 +128,10 @@ def curves_section(model: ReportModel) -> Markup:
         el(
             "div",
             *(
-                _figure(percentile_chart(model.engines, percent, is_log=is_log), model)
+                figure_markup(percentile_chart(model.engines, percent, is_log=is_log), model)
                 for percent in (50, 95, 99)
             ),
-            _figure(
+            figure_markup(
                 percentile_chart(model.engines, 95, metric="audible_received", is_log=is_log),
                 model,
             ),
@@ -153,7 +156,7 @@ def curves_section(model: ReportModel) -> Markup:
             cls="lead",
         ),
         *switch,
-        _legend(model.engines),
+        legend_markup(model.engines),
         *both,
         table_markup(model.points_table),
         table_markup(model.outcomes_table),
@@ -166,8 +169,8 @@ def waits_section(
     """Where the wait goes, and whether playback runs dry."""
     figures = [
         _stack_figure(parts) if parts else None,
-        _figure(pass_chart(model.engines, tables, target_rps), model),
-        _figure(
+        figure_markup(pass_chart(model.engines, tables, target_rps), model),
+        figure_markup(
             share_chart(
                 model.engines,
                 "underrun_rate",
@@ -176,12 +179,12 @@ def waits_section(
             ),
             model,
         ),
-        _figure(slack_chart(model.engines, tables, target_rps), model),
+        figure_markup(slack_chart(model.engines, tables, target_rps), model),
     ]
     return _section(
         "playback",
         "Where the wait goes, and what the listener hears",
-        _legend(model.engines),
+        legend_markup(model.engines),
         el("div", *figures, cls="grid-charts"),
         table_markup(model.start_delay_table),
     )
@@ -193,7 +196,7 @@ def speech_section(model: ReportModel) -> Markup:
     return _section(
         "speech",
         "Is it speech, and the right words",
-        el("div", _figure(chart, model), cls="grid-charts") if chart else None,
+        el("div", figure_markup(chart, model), cls="grid-charts") if chart else None,
         table_markup(model.speech_table),
     )
 
@@ -201,7 +204,7 @@ def speech_section(model: ReportModel) -> Markup:
 def points_section(model: ReportModel, tables: RunTables, target_rps: float) -> Markup:
     """Distributions by engine, and every point over time."""
     ecdfs = [
-        _figure(chart, model, legend=True)
+        figure_markup(chart, model, legend=True)
         for engine in model.engines
         if (chart := ecdf_chart(engine, tables)) is not None
     ]
@@ -236,7 +239,7 @@ def _point_block(
         el("p", metric.successes, cls="lead") if metric else None,
         el(
             "div",
-            *(_figure(chart, model, legend=True) for chart in charts if chart),
+            *(figure_markup(chart, model, legend=True) for chart in charts if chart),
             cls="grid-charts",
         ),
         cls="point",
@@ -244,7 +247,10 @@ def _point_block(
     )
 
 
-def _figure(chart: Chart | None, model: ReportModel, *, legend: bool = False) -> Markup | None:
+def figure_markup(
+    chart: Chart | None, model: ReportModel, *, legend: bool = False
+) -> Markup | None:
+    """A chart with its title and its words; None stays None."""
     if chart is None:
         return None
     return el(
@@ -287,7 +293,8 @@ def _stack_figure(parts: Decomposition) -> Markup:
     )
 
 
-def _legend(engines: Sequence[EngineView]) -> Markup:
+def legend_markup(engines: Sequence[EngineView]) -> Markup:
+    """Colour, dash and marker of each engine."""
     marks = [Line((), engine.series, engine.name) for engine in engines]
     return _legend_of(marks)
 

@@ -1,0 +1,86 @@
+"""Several runs in the same pictures and tables. It shows; it claims no difference.
+
+Whether a difference is real is a paired test (`earwitness compare`); curves next to each other
+are not one, and the page says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from analysis.report.charts import percentile_chart, share_chart
+from analysis.report.markup import Markup, el, join
+from analysis.report.model import Cell, Column, EngineView, ReportModel, Table
+from analysis.report.sections import figure_markup, legend_markup, table_markup
+
+__all__ = ["caveats", "merge_engines", "side_by_side"]
+
+
+def merge_engines(models: Sequence[ReportModel]) -> tuple[EngineView, ...]:
+    """All engines of all runs, named `run: engine`, each with its own colour and marker."""
+    named = [
+        replace(engine, name=f"{model.title}: {engine.name}")
+        for model in models
+        for engine in model.engines
+    ]
+    return tuple(replace(engine, series=number) for number, engine in enumerate(named))
+
+
+def side_by_side(models: Sequence[ReportModel]) -> Markup:
+    """The common page of some runs."""
+    engines = merge_engines(models)
+    mixed = next((model for model in models if model.is_simulated), models[0])
+    charts = [
+        *(percentile_chart(engines, percent, is_log=False) for percent in (50, 95)),
+        percentile_chart(engines, 95, metric="audible_received", is_log=False),
+        share_chart(engines, "underrun_rate", title="Replies that stutter", chart_id="underruns"),
+        share_chart(engines, "wer", title="Word error rate", chart_id="wer"),
+    ]
+    return join(
+        el("ul", *(el("li", text) for text in caveats(models)), cls="banner"),
+        legend_markup(engines),
+        el(
+            "div",
+            *(figure_markup(chart, mixed) for chart in charts if chart),
+            cls="grid-charts",
+        ),
+        table_markup(_points(models)),
+    )
+
+
+def caveats(models: Sequence[ReportModel]) -> tuple[str, ...]:
+    """What must be the same for a comparison to mean anything, where it is not."""
+    found = [
+        "Curves side by side are no test: whether a difference is real is what"
+        " `earwitness compare` decides, on pairs of requests."
+    ]
+    if len({model.is_simulated for model in models}) > 1:
+        found.append("Measured and simulated runs are mixed; a model's numbers are no measurement.")
+    for name, why in (
+        ("Start rule", "the player starts by different rules"),
+        ("Stamps", "arrival times come from different clocks"),
+        ("Arrivals", "the load was planned differently"),
+        ("Prompts", "different texts were spoken"),
+    ):
+        texts = {_fact(model, name) for model in models}
+        if len(texts) > 1:
+            found.append(f"{name} differs ({' / '.join(sorted(texts))}): {why}.")
+    machines = {
+        tuple(fact.text for fact in model.environment if fact.name.startswith("machine"))
+        for model in models
+    }
+    if len(machines) > 1:
+        found.append("The machines differ.")
+    return tuple(found)
+
+
+def _fact(model: ReportModel, name: str) -> str:
+    return next((fact.text for fact in model.conditions if fact.name == name), "unknown")
+
+
+def _points(models: Sequence[ReportModel]) -> Table:
+    """Every point of every run in one table, the run in front."""
+    first = models[0].points_table
+    rows = tuple((Cell(model.title), *row) for model in models for row in model.points_table.rows)
+    return Table(first.caption, (Column("run", is_number=False), *first.columns), rows)

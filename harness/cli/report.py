@@ -1,0 +1,119 @@
+"""`earwitness report` and `view`: put a run into words and pictures, and browse many of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["register"]
+
+FormatOption = Annotated[
+    str,
+    typer.Option(
+        "--format", "-f", help="What to write into the folder: html, md, csv, png, svg; or none."
+    ),
+]
+StartOption = Annotated[
+    str,
+    typer.Option(
+        "--start",
+        help="When the player starts: immediate, delay_ms=N, or buffer_ms=N.",
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group to the command line."""
+    app.command("report")(report)
+    app.command("view")(view)
+
+
+def report(
+    folder: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    formats: FormatOption = "html,md,png",
+    start: StartOption = "immediate",
+    target_rate: Annotated[
+        float | None,
+        typer.Option(help="The rate that the answers at the top are for.", show_default=False),
+    ] = None,
+    slo_ttfa_ms: Annotated[
+        float, typer.Option(help="Objective: p95 audible TTFA at most this.")
+    ] = 500.0,
+    slo_underruns: Annotated[
+        float, typer.Option(help="Objective: share of replies that stutter at most this.")
+    ] = 0.01,
+    slo_failures: Annotated[
+        float, typer.Option(help="Objective: share of failed requests at most this.")
+    ] = 0.01,
+    slo_wer: Annotated[float, typer.Option(help="Objective: word error rate at most this.")] = 0.10,
+    price_per_hour: Annotated[
+        float | None,
+        typer.Option(help="Of the machine under load; gives a cost.", show_default=False),
+    ] = None,
+    no_audio: Annotated[
+        bool, typer.Option("--no-audio", help="Put no clips into the page.")
+    ] = False,
+    audio_mb: Annotated[float, typer.Option(help="Size budget of the clips in the page.")] = 8.0,
+    wer: Annotated[
+        bool, typer.Option("--wer", help="Hear clips with Whisper first, for a word error rate.")
+    ] = False,
+    max_clips: Annotated[int, typer.Option(help="With --wer: clips of each engine.")] = 48,
+    wer_seed: Annotated[int, typer.Option(help="With --wer: seed of the draw.")] = 0,
+    wer_tags: Annotated[
+        str, typer.Option(help="With --wer: only prompts that carry all of these tags.")
+    ] = "",
+    wer_max_rate: Annotated[
+        float | None,
+        typer.Option(help="With --wer: only points up to this rate.", show_default=False),
+    ] = None,
+    whisper_weights: Annotated[
+        Path | None,
+        typer.Option(help="With --wer: a file of Whisper weights.", show_default=False),
+    ] = None,
+    allow_download: Annotated[
+        bool, typer.Option("--allow-download", help="With --wer: weights may be downloaded.")
+    ] = False,
+    json_: Annotated[bool, typer.Option("--json", help="Print metrics.json on stdout.")] = False,
+) -> None:
+    """Analyse a run, print its summary and write its report."""
+    from analysis.report import ReportSettings, Slo
+    from harness.cli.analysis_steps import WordScoring
+    from harness.cli.report_command import ReportRequest, make_report
+
+    words = WordScoring(
+        max_clips_per_engine=max_clips,
+        seed=wer_seed,
+        tags=tuple(tag for tag in wer_tags.split(",") if tag),
+        max_rate_rps=wer_max_rate,
+        weights=whisper_weights,
+        allow_download=allow_download,
+    )
+    settings = ReportSettings(
+        slo=Slo(slo_ttfa_ms, slo_underruns, slo_failures, slo_wer),
+        target_rate_rps=target_rate,
+        price_per_hour=price_per_hour,
+        has_audio=not no_audio,
+        audio_budget_bytes=round(audio_mb * 1_000_000),
+    )
+    make_report(
+        ReportRequest(
+            folder=folder,
+            formats=formats,
+            start=start,
+            settings=settings,
+            words=words if wer else None,
+            is_json=json_,
+        )
+    )
+
+
+def view(
+    folder: Annotated[Path, typer.Argument(help="Where the run folders are.")] = Path("results"),
+    port: Annotated[int, typer.Option(help="0: any free port.", min=0, max=65535)] = 0,
+) -> None:
+    """Browse runs on a local page; reads only, listens on 127.0.0.1 alone."""
+    from analysis.report.view import serve_view
+
+    serve_view(folder, port=port, on_ready=lambda url: typer.echo(url))

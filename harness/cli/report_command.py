@@ -1,0 +1,96 @@
+"""What `earwitness report` does: hear, analyse, print, write."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+
+from analysis.errors import AnalysisError
+from analysis.playback import IMMEDIATE, StartRule, buffer_ms, delay_ms
+from analysis.report import ReportSettings
+from analysis.report.render import FORMATS, load_report, write_formats
+from analysis.report.terminal import print_model
+from analysis.view import AnalysisSettings
+from harness.cli.analysis_steps import WordScoring, score_words
+
+__all__ = ["ReportRequest", "make_report", "parse_formats", "parse_start"]
+
+_RULES: Mapping[str, Callable[[float], StartRule]] = {"delay_ms": delay_ms, "buffer_ms": buffer_ms}
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRequest:
+    """What was asked for on the command line. `words` None: no recogniser is run."""
+
+    folder: Path
+    formats: str
+    start: str
+    settings: ReportSettings
+    words: WordScoring | None
+    is_json: bool
+
+
+def make_report(request: ReportRequest) -> None:
+    """Do it; the summary goes to stdout, the names of written files to stderr.
+
+    Raises:
+        AnalysisError: an option, the run or the recogniser; the message says which.
+        HarnessError: the folder is no run.
+    """
+    formats = parse_formats(request.formats)
+    analysis = AnalysisSettings(start=parse_start(request.start))
+    if request.words is not None:
+        score_words(request.folder, request.words)
+    report = load_report(request.folder, settings=request.settings, analysis=analysis)
+    written = write_formats(report, formats)
+    if request.is_json:
+        typer.echo(json.dumps(report.metrics, allow_nan=False))
+    else:
+        from rich.console import Console
+
+        print_model(report.model, Console())
+    for path in written:
+        sys.stderr.write(f"wrote {path}\n")
+
+
+def parse_formats(text: str) -> tuple[str, ...]:
+    """`html,md` as names; `none` is empty.
+
+    Raises:
+        AnalysisError: a name that is not a format.
+    """
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if names == ("none",):
+        return ()
+    for name in names:
+        if name not in FORMATS:
+            known = ", ".join(FORMATS)
+            raise AnalysisError(f"--format: {name!r} is not one of {known}, none")
+    return names
+
+
+def parse_start(text: str) -> StartRule:
+    """`immediate`, `delay_ms=200`, `buffer_ms=200`.
+
+    Raises:
+        AnalysisError: anything else.
+    """
+    if text == "immediate":
+        return IMMEDIATE
+    name, _, value = text.partition("=")
+    try:
+        milliseconds = float(value)
+    except ValueError:
+        milliseconds = math.nan
+    if name not in _RULES or not 0 <= milliseconds < math.inf:
+        raise AnalysisError(
+            f"--start: {text!r} is no start rule; expected immediate, delay_ms=N or buffer_ms=N"
+            " with N at least 0"
+        )
+    return _RULES[name](milliseconds)
