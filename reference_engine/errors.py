@@ -7,6 +7,7 @@ is a `RequestError` with the HTTP status that a server answers.
 from __future__ import annotations
 
 __all__ = [
+    "ArgumentError",
     "CheckpointError",
     "EngineClosedError",
     "ProfileError",
@@ -29,6 +30,12 @@ class ReferenceEngineError(Exception):
 
 class ProfileError(ReferenceEngineError):
     """A profile or a cost table is wrong; names file, key, value and what was expected."""
+
+    exit_code = 2
+
+
+class ArgumentError(ReferenceEngineError):
+    """A name or folder given to a command is wrong; says what was expected."""
 
     exit_code = 2
 
