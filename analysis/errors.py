@@ -6,6 +6,8 @@ __all__ = [
     "AnalysisError",
     "AudioDecodeError",
     "MissingExtraError",
+    "NotComparableError",
+    "RulesError",
     "RunDataError",
     "UnsupportedAudioError",
     "WeightsError",
@@ -26,6 +28,18 @@ class RunDataError(AnalysisError):
 
 class AudioDecodeError(AnalysisError):
     """Payload bytes are not what their format says; names byte, found and expected."""
+
+    exit_code = 2
+
+
+class RulesError(AnalysisError):
+    """A file of rules, objectives or a baseline is wrong; names file, key, value, expectation."""
+
+    exit_code = 2
+
+
+class NotComparableError(AnalysisError):
+    """Runs differ in what must be alike for a comparison; names each difference."""
 
     exit_code = 2
 

@@ -4,28 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from analysis.slo import Slo
+
 __all__ = ["ReportSettings", "Slo"]
-
-
-@dataclass(frozen=True, slots=True)
-class Slo:
-    """When a point counts as good enough. The page prints it beside every answer it gives.
-
-    The defaults are those of a voice agent: half a second is where a pause in a conversation
-    begins to be felt as one, and one reply in a hundred may fail or stutter.
-    """
-
-    audible_ttfa_p95_ms: float = 500.0
-    underrun_rate: float = 0.01
-    failure_rate: float = 0.01
-    wer: float = 0.10
-
-    def __str__(self) -> str:
-        return (
-            f"p95 audible TTFA ≤ {self.audible_ttfa_p95_ms:g} ms, underruns ≤"
-            f" {100 * self.underrun_rate:g} %, failures ≤ {100 * self.failure_rate:g} %, WER ≤"
-            f" {100 * self.wer:g} % where measured, load sustained, not invalid"
-        )
 
 
 @dataclass(frozen=True, slots=True)
