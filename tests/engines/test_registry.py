@@ -23,6 +23,12 @@ class Acme(FakeAdapter):
         self.params = params
 
 
+def _local(base_url: str | None) -> str:
+    """The same scheme on this machine, where no key is needed."""
+    scheme = (base_url or "http://").partition("://")[0]
+    return f"{scheme}://127.0.0.1:9"
+
+
 def _offer(monkeypatch: pytest.MonkeyPatch, **offers: str) -> None:
     points = [
         metadata.EntryPoint(name, place, registry.ENTRY_POINT_GROUP)
@@ -44,12 +50,10 @@ def test_every_known_engine_has_a_card(name: str):
 
 
 @pytest.mark.parametrize("name", registry.names())
-def test_every_engine_with_a_usual_address_can_be_created(name: str):
+def test_every_engine_can_be_created(name: str):
     """An adapter of that name comes back and fulfils the contract of adapters."""
     card = registry.card(name)
-    adapter = registry.create(
-        name, base_url=card.base_url or "http://127.0.0.1:9", environ={"OPENAI_API_KEY": "k"}
-    )
+    adapter = registry.create(name, base_url=_local(card.base_url), environ={})
 
     assert isinstance(adapter, Adapter)
     assert name == adapter.name
