@@ -94,7 +94,7 @@ async def _execute(
             folder,
             environment=describe_environment(),
             observer=observer,
-            command=sys.argv,
+            command=["earwitness", *sys.argv[1:]],
             stop=stop,
             is_resumed=is_resumed,
         )

@@ -6,7 +6,7 @@ Chunks travel as columns, which is a third of the size and of the time of one ob
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 import orjson
@@ -30,12 +30,15 @@ from harness.records import (
 )
 
 __all__ = [
+    "RequestKey",
+    "StoredRequest",
     "decode_point",
     "decode_request",
     "decode_telemetry",
     "encode_point",
     "encode_request",
     "encode_telemetry",
+    "request_key",
 ]
 
 _SCALARS = tuple(
@@ -49,6 +52,15 @@ _ENUMS: Mapping[str, Callable[[str], Any]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class RequestKey:
+    """Point, place in its plan, and id of one request."""
+
+    point_id: str
+    index: int
+    request_id: str
+
+
 def encode_request(record: RequestRecord) -> bytes:
     """One request with its chunks and text events."""
     values: dict[str, Any] = {name: getattr(record, name) for name in _SCALARS}
@@ -59,16 +71,33 @@ def encode_request(record: RequestRecord) -> bytes:
     return _dumps(values)
 
 
-def decode_request(body: bytes) -> RequestRecord:
-    """The inverse of `encode_request`."""
+@dataclass(frozen=True, slots=True)
+class StoredRequest:
+    """One request out of the log: its record without rows, and the rows as columns.
+
+    `chunks` and `text_events` have one list for each field of `ChunkEvent` and `TextEvent`.
+    """
+
+    record: RequestRecord
+    chunks: list[list[int]]
+    text_events: list[list[int | None]]
+
+
+def decode_request(body: bytes) -> StoredRequest:
+    """The inverse of `encode_request`, as far as tables need it: rows stay columns."""
     values: dict[str, Any] = orjson.loads(body)
+    chunks, text_events = values.pop("chunks"), values.pop("text_events")
     for name, enum in _ENUMS.items():
         values[name] = enum(values[name])
     for name in ("format", "expected_format"):
         values[name] = _audio_format(values[name])
-    values["chunks"] = [ChunkEvent(*row) for row in zip(*values["chunks"], strict=True)]
-    values["text_events"] = [TextEvent(*row) for row in zip(*values["text_events"], strict=True)]
-    return RequestRecord(**values)
+    return StoredRequest(RequestRecord(**values), chunks, text_events)
+
+
+def request_key(body: bytes) -> RequestKey:
+    """What a stored request is found and sorted by, without building all of it."""
+    values: dict[str, Any] = orjson.loads(body)
+    return RequestKey(values["point_id"], values["index"], values["request_id"])
 
 
 def encode_point(point: PointRecord) -> bytes:

@@ -27,6 +27,7 @@ __all__ = [
     "Layout",
     "create_folder",
     "disk_error",
+    "put_in_place",
     "read_run_record",
     "write_run_record",
 ]
@@ -120,6 +121,20 @@ def disk_error(path: Path, fault: OSError, what: str) -> RunFolderError:
     return RunFolderError(f"{path}: {what}: {fault.strerror or fault}")
 
 
+def put_in_place(temporary: Path, path: Path) -> None:
+    """Give a finished file its name once the disk has it: no power cut leaves half of it there.
+
+    Raises:
+        OSError: from the disk.
+    """
+    fd = os.open(temporary, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+    os.replace(temporary, path)
+
+
 class FolderLock:
     """Exclusive right to write into a folder; the kernel frees it when its owner dies."""
 
@@ -169,11 +184,8 @@ def write_run_record(layout: Layout, run: RunRecord) -> None:
     temporary = run_json.with_name("run.json.tmp")
     content = orjson.dumps(run, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
     try:
-        with temporary.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, run_json)
+        temporary.write_bytes(content)
+        put_in_place(temporary, run_json)
     except OSError as fault:
         temporary.unlink(missing_ok=True)
         raise disk_error(run_json, fault, "cannot be written") from None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from engines.base import (
@@ -87,12 +88,16 @@ class StoredRun:
 
     def iter_records(self) -> Iterator[tuple[RequestRecord, bytes | None]]:
         """Every request as it was recorded, with its stored payload (None: not recorded)."""
-        chunks = _grouped(self._table("chunks"), ChunkEvent)
-        text_events = _grouped(self._table("text_events"), TextEvent)
+        chunks = _RowsOfRequests(self._table("chunks"))
+        text_events = _RowsOfRequests(self._table("text_events"))
         for batch in self._table("requests").to_batches(max_chunksize=1_000):
             for row in batch.to_pylist():
                 request_id = row["request_id"]
-                record = _record(row, chunks.get(request_id, []), text_events.get(request_id, []))
+                record = _record(
+                    row,
+                    [ChunkEvent(*values) for values in chunks.of(request_id)],
+                    [TextEvent(*values) for values in text_events.of(request_id)],
+                )
                 yield record, self._payload_of(record)
 
     def payload(self, request_id: str) -> bytes | None:
@@ -181,13 +186,26 @@ def _series(column: Any, schema_field: Any, pd: Any) -> Any:
     return column.to_pandas()
 
 
-def _grouped(table: Any, kind: type) -> dict[str, list[Any]]:
-    """Rows by request, each as its record type."""
-    columns = [table.column(name).to_pylist() for name in table.column_names]
-    grouped: dict[str, list[Any]] = {}
-    for request_id, *values in zip(*columns, strict=True):
-        grouped.setdefault(request_id, []).append(kind(*values))
-    return grouped
+class _RowsOfRequests:
+    """Rows of a table by request; those of one request lie together, as they were written."""
+
+    def __init__(self, table: Any) -> None:
+        self._table = table.drop_columns("request_id").combine_chunks()
+        self._places: dict[str, tuple[int, int]] = {}
+        if table.num_rows:
+            runs = pc.run_end_encode(table.column("request_id").combine_chunks())
+            start = 0
+            for request_id, end in zip(
+                runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True
+            ):
+                self._places[request_id] = (start, end)
+                start = end
+
+    def of(self, request_id: str) -> Iterator[tuple[Any, ...]]:
+        """Values of each row, in the order of the columns."""
+        start, end = self._places.get(request_id, (0, 0))
+        part = self._table.slice(start, end - start)
+        return zip(*(column.to_pylist() for column in part.columns), strict=True)
 
 
 def _record(

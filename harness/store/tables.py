@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +30,9 @@ from harness.records import (
 )
 from harness.schedule import Schedule
 from harness.store import codec
+from harness.store.codec import RequestKey, StoredRequest
 from harness.store.frames import FrameKind, LogScan, scan_log
-from harness.store.layout import TABLE_NAMES, Layout, disk_error
+from harness.store.layout import TABLE_NAMES, Layout, disk_error, put_in_place
 
 __all__ = [
     "LogContents",
@@ -77,9 +79,7 @@ _FORMAT_COLUMNS = {
 class _Place:
     """Where one request's frame lies, and what it is sorted by."""
 
-    point_id: str
-    index: int
-    request_id: str
+    key: RequestKey
     path: Path
     body_start: int
     body_end: int
@@ -119,17 +119,8 @@ def read_log(layout: Layout) -> LogContents:
 
 def _take(contents: LogContents, path: Path, kind: FrameKind, body: bytes, body_start: int) -> None:
     if kind is FrameKind.REQUEST:
-        record = codec.decode_request(body)
-        contents.places.append(
-            _Place(
-                record.point_id,
-                record.index,
-                record.request_id,
-                path,
-                body_start,
-                body_start + len(body),
-            )
-        )
+        key = codec.request_key(body)
+        contents.places.append(_Place(key, path, body_start, body_start + len(body)))
     elif kind is FrameKind.TELEMETRY:
         contents.telemetry += codec.decode_telemetry(body)
     elif kind is FrameKind.POINT:
@@ -160,7 +151,7 @@ def close_tables(layout: Layout, contents: LogContents, points: Sequence[PointRe
             for writer in writers.values():
                 writer.close()
         for name, path in temporary.items():
-            path.replace(layout.table(name))
+            put_in_place(path, layout.table(name))
     except OSError as fault:
         for path in temporary.values():
             path.unlink(missing_ok=True)
@@ -204,7 +195,7 @@ def write_table(table: Any, path: Path) -> None:
     temporary = path.with_name(f"{path.name}.tmp")
     try:
         pq.write_table(table, temporary, compression="zstd")
-        temporary.replace(path)
+        put_in_place(temporary, path)
     except OSError as fault:
         temporary.unlink(missing_ok=True)
         raise disk_error(path, fault, "cannot be written") from None
@@ -224,10 +215,11 @@ def _all_parts(
     places = _in_plan_order(contents.places, points, known)
     for start in range(0, len(places), _BATCH_REQUESTS):
         batch = places[start : start + _BATCH_REQUESTS]
-        records = [_checked(layout, contents, record) for record in _records(batch)]
-        yield "requests", _request_table(records)
-        yield "chunks", _chunk_table(records)
-        yield "text_events", _text_event_table(records)
+        found = list(_requests(batch))
+        yield "requests", _request_table([_checked(layout, contents, f.record) for f in found])
+        ids = [f.record.request_id for f in found]
+        yield "chunks", _rows_table("chunks", ids, [f.chunks for f in found])
+        yield "text_events", _rows_table("text_events", ids, [f.text_events for f in found])
     if contents.telemetry:
         yield "telemetry", _telemetry_table(contents.telemetry)
 
@@ -237,11 +229,11 @@ def _in_plan_order(
 ) -> list[_Place]:
     """Sorted by point and index, each request once."""
     order = {point.point_id: n for n, point in enumerate(points)}
-    once = {place.request_id: place for place in places if place.request_id not in known}
-    return sorted(once.values(), key=lambda p: (order.get(p.point_id, len(order)), p.index))
+    once = {place.key.request_id: place for place in places if place.key.request_id not in known}
+    return sorted(once.values(), key=lambda p: (order.get(p.key.point_id, len(order)), p.key.index))
 
 
-def _records(places: Sequence[_Place]) -> Iterator[RequestRecord]:
+def _requests(places: Sequence[_Place]) -> Iterator[StoredRequest]:
     files = {path: path.open("rb") for path in dict.fromkeys(place.path for place in places)}
     try:
         for place in places:
@@ -302,20 +294,19 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, str) else value
 
 
-def _chunk_table(records: Sequence[RequestRecord]) -> Any:
-    rows = [(record.request_id, chunk) for record in records for chunk in record.chunks]
-    names = [column.name for column in CHUNK_COLUMNS[1:]]
-    values: dict[str, list[Any]] = {"request_id": [request_id for request_id, _ in rows]}
-    values.update({name: [getattr(chunk, name) for _, chunk in rows] for name in names})
-    return pa.table(values, schema=_schema("chunks"))
-
-
-def _text_event_table(records: Sequence[RequestRecord]) -> Any:
-    rows = [(record.request_id, event) for record in records for event in record.text_events]
-    names = [column.name for column in TEXT_EVENT_COLUMNS[1:]]
-    values: dict[str, list[Any]] = {"request_id": [request_id for request_id, _ in rows]}
-    values.update({name: [getattr(event, name) for _, event in rows] for name in names})
-    return pa.table(values, schema=_schema("text_events"))
+def _rows_table(name: str, ids: Sequence[str], rows: Sequence[Sequence[list[Any]]]) -> Any:
+    """Rows of several requests under one another; each request's are columns already."""
+    columns = [column.name for column in _COLUMNS[name][1:]]
+    values: dict[str, list[Any]] = {
+        "request_id": [
+            request_id
+            for request_id, own in zip(ids, rows, strict=True)
+            for _ in range(len(own[0]))
+        ]
+    }
+    for n, column in enumerate(columns):
+        values[column] = list(chain.from_iterable(own[n] for own in rows))
+    return pa.table(values, schema=_schema(name))
 
 
 def _telemetry_table(rows: Sequence[TelemetrySample]) -> Any:
