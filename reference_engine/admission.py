@@ -1,6 +1,6 @@
-"""Who may enter: slots, Talker positions, and the length at which a request is a runaway.
+"""Who may enter: the queue, and the length at which a request is a runaway.
 
-Integers only. A request is refused at once if it can never fit, and otherwise waits in order
+A request is refused at once if it can never fit, and otherwise waits in order
 until a slot is free and its worst case fits the budget of positions; nothing that was admitted is
 ever evicted, so no stream has to be rebuilt.
 """
@@ -12,6 +12,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from reference_engine.batch import Catalogue, Stage
+from reference_engine.cache import SlotLedger
 from reference_engine.config import Profile
 from reference_engine.errors import UnsayableError
 from reference_engine.messages import Job, RequestStats, Sink
@@ -30,27 +31,26 @@ class Waiting:
 
 
 class Admission:
-    """Slots and positions of one engine, and the queue in front of them."""
+    """The queue in front of one engine's slots and positions."""
 
     def __init__(self, profile: Profile, catalogue: Catalogue) -> None:
         self._profile, self._catalogue = profile, catalogue
-        # Slot 0 is padding. The lowest free slot first: used rows stay together.
-        self._free = list(range(profile.slots, 0, -1))
-        self._held: dict[int, int] = {}
-        full = profile.slots * profile.positions_per_slot
-        self._budget = profile.kv_budget_positions or full
+        self._ledger = SlotLedger(
+            profile.slots,
+            positions_per_slot=profile.positions_per_slot,
+            budget_positions=profile.kv_budget_positions,
+        )
         self.queue: deque[Waiting] = deque()
-        self.positions_held = 0
 
     @property
     def num_active(self) -> int:
         """Slots in use."""
-        return len(self._held)
+        return self._ledger.num_taken
 
     @property
-    def num_free(self) -> int:
-        """Slots free."""
-        return len(self._free)
+    def positions_held(self) -> int:
+        """Talker positions promised to the requests in progress."""
+        return self._ledger.positions_reserved
 
     def _max_frames(self, job: Job) -> int:
         """The codec frames a request may make, after all guards.
@@ -62,7 +62,7 @@ class Admission:
             raise UnsayableError(
                 f"max_new_tokens: {job.max_new_tokens} makes no codec frame; at least 2 are needed"
             )
-        room = min(self._profile.positions_per_slot, self._budget) - job.num_prompt_positions
+        room = self._ledger.largest_request - job.num_prompt_positions
         if job.is_text_complete:
             limit = min(limit, self._guard(job.num_characters))
         else:
@@ -101,22 +101,18 @@ class Admission:
 
         Nobody overtakes: a large request is not starved by small ones behind it.
         """
-        if not self.queue or not self._free:
+        if not self.queue:
             return None
         waiting = self.queue[0]
-        needed = waiting.job.num_prompt_positions + waiting.max_frames
-        if self.positions_held + needed > self._budget:
+        slot = self._ledger.take(waiting.job.num_prompt_positions + waiting.max_frames)
+        if slot is None:
             return None
         self.queue.popleft()
-        slot = self._free.pop()
-        self._held[slot] = needed
-        self.positions_held += needed
         return slot, waiting
 
     def release(self, slot: int) -> None:
         """The slot is free, and so are its positions."""
-        self.positions_held -= self._held.pop(slot)
-        self._free.append(slot)
+        self._ledger.release(slot)
 
     def drop(self, request_id: str) -> Waiting | None:
         """Take a request out of the queue."""

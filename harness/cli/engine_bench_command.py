@@ -1,0 +1,104 @@
+"""What `earwitness engine-bench` does: time the host's turns, and the steps of a checkpoint."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from harness.errors import MissingExtraError, ScenarioError
+from reference_engine.clock import thread_cpu_ns
+from reference_engine.config import Profile, load_profile
+from reference_engine.engine_bench import TurnCosts, measure_turns
+
+__all__ = ["BenchRequest", "run_bench"]
+
+
+@dataclass(frozen=True, slots=True)
+class BenchRequest:
+    """What was asked for on the command line."""
+
+    profile: str
+    streams: str
+    num_turns: int
+    checkpoint: Path | None = None
+    shape: str | None = None
+    is_json: bool = False
+
+
+def run_bench(request: BenchRequest) -> None:
+    """Measure and print.
+
+    Raises:
+        HarnessError, ReferenceEngineError: an option, the profile or the checkpoint is wrong.
+    """
+    profile = load_profile(request.profile)
+    turns = [
+        measure_turns(profile, num_streams=num, num_turns=request.num_turns, cpu_ns=thread_cpu_ns)
+        for num in _streams(request.streams)
+    ]
+    steps = _steps(request, profile)
+    if request.is_json:
+        typer.echo(json.dumps({"turns": [dataclasses.asdict(each) for each in turns], **steps}))
+        return
+    _print_turns(turns)
+    _print_steps(steps)
+
+
+def _streams(text: str) -> list[int]:
+    try:
+        numbers = [int(word) for word in text.split(",")]
+    except ValueError:
+        raise ScenarioError(f"--streams: found {text!r}, expected numbers such as 1,64") from None
+    if min(numbers) < 1:
+        raise ScenarioError(f"--streams: found {text!r}, expected numbers of at least 1")
+    return numbers
+
+
+def _steps(request: BenchRequest, profile: Profile) -> dict[str, Any]:
+    """Times of the checkpoint's steps; nothing where none was named."""
+    if request.checkpoint is None and request.shape is None:
+        return {}
+    if request.checkpoint is not None and request.shape is not None:
+        raise ScenarioError("--checkpoint and --random: name one of them")
+    try:
+        from reference_engine.checkpoint.make import make_checkpoint
+        from reference_engine.step_bench import measure_steps
+    except ModuleNotFoundError as missing:
+        raise MissingExtraError(
+            f"{missing.name} is not installed; pip install 'earwitness[reference]'"
+        ) from None
+    if request.checkpoint is not None:
+        return measure_steps(request.checkpoint, profile).as_json()
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made) / "checkpoint"
+        make_checkpoint(folder, shape=str(request.shape), seed=0)
+        return measure_steps(folder, profile).as_json()
+
+
+def _print_turns(turns: Sequence[TurnCosts]) -> None:
+    typer.echo("scheduling turns with a runner that does nothing, thread CPU time (us)")
+    typer.echo(f"{'streams':>8} {'turns':>7} {'p50':>8} {'p99':>8}   full steps: n, p50, p99")
+    for each in turns:
+        typer.echo(
+            f"{each.num_streams:>8} {each.num_turns:>7} {each.p50_us:>8.1f} {each.p99_us:>8.1f}"
+            f"   {each.num_full:>7} {each.full_p50_us:>8.1f} {each.full_p99_us:>8.1f}"
+        )
+
+
+def _print_steps(steps: dict[str, Any]) -> None:
+    if not steps:
+        return
+    typer.echo(f"\nsteps of {steps['checkpoint']} on {steps['device']}, wall time (ms)")
+    typer.echo(f"{'stage':>10} {'rows':>5} {'width':>6} {'calls':>6} {'p50':>9} {'best':>9}")
+    for each in steps["steps"]:
+        typer.echo(
+            f"{each['stage']:>10} {each['rows']:>5} {each['width']:>6} {each['num_calls']:>6}"
+            f" {each['p50_ms']:>9.2f} {each['best_ms']:>9.2f}"
+        )

@@ -1,0 +1,108 @@
+"""`earwitness simulate` and `engine-bench`: the reference engine's scheduler without a device."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["register"]
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output on stdout.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group to the command line."""
+    app.command("simulate")(simulate)
+    app.command("engine-bench")(engine_bench)
+
+
+def simulate(
+    profile: Annotated[
+        list[str] | None,
+        typer.Option("--profile", help="A profile of the engine, or a YAML file. Repeatable."),
+    ] = None,
+    cost: Annotated[
+        str, typer.Option("--cost", help="A cost table: how long steps take, and says who.")
+    ] = "h100-target",
+    rates: Annotated[str, typer.Option("--rates", help="Arrivals a second.")] = "1,4,10,20",
+    duration: Annotated[float, typer.Option("--duration", help="Seconds of measurement.")] = 60.0,
+    seeds: Annotated[str, typer.Option("--seeds", "--seed", help="Seeds, for example 1,2.")] = "1",
+    policy: Annotated[
+        str | None, typer.Option("--policy", help="Instead of the profile's own policy.")
+    ] = None,
+    prompts: Annotated[
+        str, typer.Option("--prompts", help="A prompt set; its word counts set the lengths.")
+    ] = "voice-agent",
+    max_words: Annotated[
+        int, typer.Option("--max-words", help="Leave longer prompts out (0: none).")
+    ] = 24,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="Run folder to write; must not exist.", show_default=False
+        ),
+    ] = None,
+    study: Annotated[
+        Path | None,
+        typer.Option(
+            "--study",
+            help="Write the tables and figures of the engine's README into a new folder instead.",
+            show_default=False,
+        ),
+    ] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Serve Poisson arrivals on a virtual clock: latency and underruns a policy would give."""
+    from harness.cli.simulate_command import SimulateRequest, run_simulations
+    from harness.cli.simulate_study import write_study
+
+    if study is not None:
+        write_study(study, duration_s=duration, prompts=prompts, max_words=max_words)
+        return
+    run_simulations(
+        SimulateRequest(
+            profiles=tuple(profile or ("ttfa",)),
+            cost=cost,
+            rates=rates,
+            duration_s=duration,
+            seeds=seeds,
+            policy=policy,
+            prompts=prompts,
+            max_words=max_words,
+            out=out,
+            is_json=json_,
+        )
+    )
+
+
+def engine_bench(
+    profile: Annotated[str, typer.Option("--profile", help="A profile of the engine.")] = "ttfa",
+    streams: Annotated[
+        str, typer.Option("--streams", help="Streams in progress, for example 1,64,256.")
+    ] = "1,8,64,256",
+    turns: Annotated[int, typer.Option("--turns", help="Turns to time at each.")] = 5000,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option("--checkpoint", help="Also time the steps of this checkpoint on the CPU."),
+    ] = None,
+    shape: Annotated[
+        str | None,
+        typer.Option("--random", help="Also time a random checkpoint of this shape (tiny)."),
+    ] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Time what the host costs a scheduling turn, and what the steps of a checkpoint take."""
+    from harness.cli.engine_bench_command import BenchRequest, run_bench
+
+    run_bench(
+        BenchRequest(
+            profile=profile,
+            streams=streams,
+            num_turns=turns,
+            checkpoint=checkpoint,
+            shape=shape,
+            is_json=json_,
+        )
+    )
