@@ -9,7 +9,7 @@ from typing import Any
 from analysis.metrics import PointValue, registry
 from analysis.metrics.playback import START_DELAYS_MS
 from analysis.percentiles import PercentileStatus
-from analysis.report.decisions import decide
+from analysis.report.decisions import decide, reason_words
 from analysis.report.facts import commands, conditions, engine_facts, environment, notes
 from analysis.report.model import (
     Cell,
@@ -123,7 +123,7 @@ def _point(raw: Mapping[str, Any], characters_per_s: Mapping[str, float]) -> Poi
         failures=_failures(point_value(raw, "failure_rate")),
         outcomes=outcomes,
         verdict=Cell(verdict, tone=_VERDICT_TONES.get(verdict, Tone.NONE)),
-        reasons=tuple(_reason(reason) for reason in raw["validity"]["reasons"]),
+        reasons=tuple(reason_words([reason]) for reason in raw["validity"]["reasons"]),
         load=Cell(raw["load"], tone=Tone.WARN if raw["load"] == "overloaded" else Tone.NONE),
         metrics={
             name: _metric(name, metric)
@@ -135,18 +135,6 @@ def _point(raw: Mapping[str, Any], characters_per_s: Mapping[str, float]) -> Poi
         characters_per_s=characters_per_s.get(raw["point_id"]),
         raw=raw,
     )
-
-
-def _reason(reason: Mapping[str, Any]) -> str:
-    """`dispatch_lag: 12.1, limit 5: give the client its own cores`."""
-    text = str(reason["code"]).replace("_", " ")
-    value, limit = reason.get("value"), reason.get("limit")
-    if value is not None:
-        text += f": {number(value) if isinstance(value, int | float) else value}"
-    if limit is not None:
-        text += f" (limit {number(limit) if isinstance(limit, int | float) else limit})"
-    remedy = reason.get("remedy")
-    return f"{text} – {remedy}" if remedy else text
 
 
 def _metric(name: str, raw: Mapping[str, Any]) -> MetricView:
@@ -245,7 +233,7 @@ def _points_table(points: Sequence[PointView]) -> Table:
         for point in points
     )
     caption = (
-        "Every point. Percentiles are over all arrivals of the measurement phase, in brackets"
+        "Every point. Percentiles are over all arrivals of the measurement phase, below them"
         " their 95 % interval; a failed request is worse than any latency. Received: when the"
         " first sound arrived, which a player that cuts leading silence could play."
     )

@@ -128,7 +128,7 @@ def _curve_words(engines: Sequence[EngineView], name: str, metric: str) -> str:
             if metric in point.metrics
         ]
         parts.append(f"{engine.name} – {', '.join(cells)}")
-    return "; ".join(parts)
+    return f"{name}: {'; '.join(parts)}"
 
 
 def _share_words(engine: EngineView, name: str) -> str:

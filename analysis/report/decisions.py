@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from analysis.report.model import Cell, Decision, EngineView, Finding, PointView, Tone
 from analysis.report.settings import ReportSettings, Slo
 from analysis.report.words import NOT_MEASURED, count, number, point_value, rate, share
 
-__all__ = ["decide", "misses", "target_rate"]
+__all__ = ["decide", "misses", "reason_words", "target_rate"]
 
 _ORDER = (Tone.BAD, Tone.WARN, Tone.GOOD, Tone.NONE)
 
@@ -96,11 +97,34 @@ def _trust(engines: Sequence[EngineView]) -> Decision:
         tone = _worst(point.verdict.tone for point in engine.points)
         of_all = count(len(engine.points), "point")
         findings.append(Finding(engine.name, Cell(words, None, f"of {of_all}", tone)))
-    reasons = Counter(
-        reason for engine in engines for point in engine.points for reason in point.reasons
-    )
-    details = tuple(f"{text} ({count(num, 'point')})" for text, num in reasons.most_common(6))
-    return _decision("Can the numbers be trusted?", findings, details=details)
+    return _decision("Can the numbers be trusted?", findings, details=_reasons(engines))
+
+
+def _reasons(engines: Sequence[EngineView]) -> tuple[str, ...]:
+    """What was found, each kind once, with its range over points, the most common first."""
+    found: dict[str, list[Mapping[str, Any]]] = {}
+    for engine in engines:
+        for point in engine.points:
+            for reason in point.raw["validity"]["reasons"]:
+                found.setdefault(reason["code"], []).append(reason)
+    common = sorted(found.values(), key=len, reverse=True)
+    return tuple(f"{reason_words(reasons)} ({count(len(reasons), 'point')})" for reasons in common)
+
+
+def reason_words(reasons: Sequence[Mapping[str, Any]]) -> str:
+    """`dispatch lag: 12.1 (limit 5) – give the client its own cores`, for reasons of one kind."""
+    first = reasons[0]
+    text = str(first["code"]).replace("_", " ")
+    values = [reason["value"] for reason in reasons if reason["value"] is not None]
+    if values and all(isinstance(value, int | float) for value in values):
+        low, high = number(min(values)), number(max(values))
+        text += f": {low}" if low == high else f": {low} to {high}"
+    elif values:
+        text += f": {', '.join(dict.fromkeys(map(str, values)))}"
+    limit = first["limit"]
+    if limit is not None:
+        text += f" (limit {number(limit) if isinstance(limit, int | float) else limit})"
+    return f"{text} – {first['remedy']}" if first["remedy"] else text
 
 
 def _wait(engines: Sequence[EngineView], target: float, slo: Slo) -> Decision:

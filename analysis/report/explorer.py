@@ -21,14 +21,14 @@ from harness.records import Phase
 __all__ = ["explorer_data"]
 
 _NS_PER_MS = 1e6
-# Key, label, kind: how the table shows and sorts it.
+# Key, label, kind: how the table shows and sorts it. A `latency` that is missing was not reached.
 _COLUMNS = (
     ("id", "request", "text"),
     ("point", "point", "label"),
     ("outcome", "outcome", "label"),
     ("at_s", "at (s)", "number"),
-    ("audible_ttfa", "audible TTFA (ms)", "number"),
-    ("audible_received", "received (ms)", "number"),
+    ("audible_ttfa", "audible TTFA (ms)", "latency"),
+    ("audible_received", "received (ms)", "latency"),
     ("stall_total", "stalls (ms)", "number"),
     ("end", "end (ms)", "number"),
 )

@@ -33,6 +33,7 @@
   // -- table ----------------------------------------------------------------------------------
 
   const columns = data.columns;
+  const isNumber = (column) => column.kind === "number" || column.kind === "latency";
   const cell = (row, column) => data.values[column.key][row];
   const shown = (row, column) => {
     const value = cell(row, column);
@@ -72,9 +73,12 @@
       const left = rank(a, column);
       const right = rank(b, column);
       if (left === right) return a - b;
-      // "Not reached" is worse than any number; it leads when the worst come first.
-      if (left === null) return sign;
-      if (right === null) return -sign;
+      // A latency that was never reached is worse than any number; it leads when the worst come
+      // first. Elsewhere a missing value does not apply, and comes last whichever way one sorts.
+      if (left === null || right === null) {
+        const missing = column.kind === "latency" ? sign : 1;
+        return left === null ? missing : -missing;
+      }
       return left < right ? -sign : sign;
     });
   };
@@ -112,7 +116,7 @@
       if (again) again.focus();
     });
     const cells = columns.slice(1).map((column) =>
-      el("td", { class: column.kind === "number" ? "num" : "label" }, shown(row, column)));
+      el("td", { class: isNumber(column) ? "num" : "label" }, shown(row, column)));
     return el("tr", {}, el("td", {}, button), ...cells);
   };
 
@@ -313,6 +317,8 @@
 
   const wave = (samples, rate, picture) => {
     const parts = [];
+    // Quiet clips are drawn up to half the lane, so that their shape is seen at all.
+    const loudest = samples.reduce((most, value) => Math.max(most, Math.abs(value)), 0.2);
     let from = 0;
     for (const span of picture.spans) {
       const count = Math.round(span.length / 1000 * rate);
@@ -324,7 +330,7 @@
         const start = from + Math.floor(step * count / steps);
         const stop = Math.min(samples.length, from + Math.floor((step + 1) * count / steps));
         for (let i = start; i < stop; i += 1) peak = Math.max(peak, Math.abs(samples[i]));
-        const half = Math.min(17, 1 + 17 * peak);
+        const half = Math.min(17, 0.5 + 16.5 * peak / loudest);
         parts.push(`M${(left + step).toFixed(1)} ${(139 - half).toFixed(1)}v${(2 * half).toFixed(1)}`);
       }
       from += count;
@@ -337,13 +343,13 @@
   head.append(el("tr", {}, ...columns.map((column) => {
     const button = el("button", { type: "button" }, column.label);
     button.addEventListener("click", () => {
-      state.down = state.sort === column.key ? !state.down : column.kind === "number";
+      state.down = state.sort === column.key ? !state.down : isNumber(column);
       state.sort = column.key;
       state.page = 0;
       arrange();
       draw();
     });
-    return el("th", { scope: "col", "data-key": column.key, class: column.kind === "number" ? "num" : false }, button);
+    return el("th", { scope: "col", "data-key": column.key, class: isNumber(column) ? "num" : false }, button);
   })));
   const refilter = () => { state.page = 0; state.open = null; arrange(); draw(); };
   textBox.addEventListener("input", refilter);

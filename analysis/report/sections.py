@@ -67,7 +67,6 @@ def header(model: ReportModel) -> Markup:
     created = el("span", f"recorded {model.created_utc}") if model.created_utc else None
     return el(
         "header",
-        "legend_markup",
         el("h1", model.title),
         el("p", *badges),
         el("p", created, *facts, cls="facts"),

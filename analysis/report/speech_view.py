@@ -14,11 +14,11 @@ _COLUMNS = (
     Column("engine", is_number=False),
     Column("corpus WER", "wer"),
     Column("raw WER", "wer_raw"),
-    Column("mean of clips", "wer_mean_of_clips"),
+    Column("mean of clips", "wer_mean_of_clips", is_detail=True),
     Column("clips over 50 %", "bad_clip_share"),
     Column("lost endings", "tail_deletion_share"),
-    Column("loops", "loop_share"),
-    Column("sub / del / ins"),
+    Column("loops", "loop_share", is_detail=True),
+    Column("sub / del / ins", is_detail=True),
     Column("clips heard"),
 )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from rich import box
 from rich.console import Console
@@ -19,8 +19,9 @@ from harness.records import RunRecord
 
 __all__ = ["print_model", "print_summary"]
 
-# Columns: fits all of the table of points without breaking its words.
-_WIDE = 190
+# In columns of the terminal: where all of the table of points fits without breaking its words.
+# Narrower than that, columns of detail are left out; what is left fits into 80.
+_WIDE = 170
 _STYLES = {Tone.GOOD: "green", Tone.WARN: "yellow", Tone.BAD: "red", Tone.NONE: ""}
 
 
@@ -72,10 +73,13 @@ def _print_decision(decision: Decision, console: Console) -> None:
 
 
 def _rich_table(table: Table, *, is_wide: bool) -> RichTable:
-    built = RichTable(header_style="bold", box=box.SIMPLE_HEAD)
+    built = RichTable(
+        header_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False
+    )
     shown = [i for i, column in enumerate(table.columns) if is_wide or not column.is_detail]
     for column in (table.columns[i] for i in shown):
-        built.add_column(Text(column.title), justify="right" if column.is_number else "left")
+        justify: Literal["left", "right"] = "right" if column.is_number else "left"
+        built.add_column(Text(column.title), justify=justify, overflow="fold")
     for row in table.rows:
         built.add_row(*(_cell(row[i]) for i in shown))
     return built

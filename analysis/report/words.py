@@ -59,7 +59,7 @@ def interval_share(lo: float | None, hi: float | None) -> str:
     """A 95 % interval of a share, or that there is none."""
     if lo is None or hi is None:
         return "no interval"
-    return f"{share(lo)} to {share(hi)}"
+    return f"{share(lo).removesuffix(' %')}–{share(hi)}"
 
 
 def count(total: int, noun: str) -> str:
@@ -75,9 +75,9 @@ def percentile_note(metric: Mapping[str, Any], percent: int) -> str:
     if found["status"] == PercentileStatus.NO_INTERVAL:
         return "no interval"
     if found["status"] == PercentileStatus.NOT_ESTIMABLE:
-        return "interval not estimable"
+        return "not estimable"
     upper = "not reached" if found["hi"] is None else number(found["hi"])
-    return f"{number(found['lo'])} to {upper}"
+    return f"{number(found['lo'])}–{upper}"
 
 
 def with_note(cell: Cell, note: str) -> Cell:

@@ -38,16 +38,10 @@ def report(
         float | None,
         typer.Option(help="The rate that the answers at the top are for.", show_default=False),
     ] = None,
-    slo_ttfa_ms: Annotated[
-        float, typer.Option(help="Objective: p95 audible TTFA at most this.")
-    ] = 500.0,
-    slo_underruns: Annotated[
-        float, typer.Option(help="Objective: share of replies that stutter at most this.")
-    ] = 0.01,
-    slo_failures: Annotated[
-        float, typer.Option(help="Objective: share of failed requests at most this.")
-    ] = 0.01,
-    slo_wer: Annotated[float, typer.Option(help="Objective: word error rate at most this.")] = 0.10,
+    slo: Annotated[
+        Path | None,
+        typer.Option(help="A YAML file with the objective.", show_default=False),
+    ] = None,
     price_per_hour: Annotated[
         float | None,
         typer.Option(help="Of the machine under load; gives a cost.", show_default=False),
@@ -78,7 +72,8 @@ def report(
     json_: Annotated[bool, typer.Option("--json", help="Print metrics.json on stdout.")] = False,
 ) -> None:
     """Analyse a run, print its summary and write its report."""
-    from analysis.report import ReportSettings, Slo
+    from analysis.report import ReportSettings
+    from analysis.slo import Slo, load_slo
     from harness.cli.analysis_steps import WordScoring
     from harness.cli.report_command import ReportRequest, make_report
 
@@ -91,7 +86,7 @@ def report(
         allow_download=allow_download,
     )
     settings = ReportSettings(
-        slo=Slo(slo_ttfa_ms, slo_underruns, slo_failures, slo_wer),
+        slo=load_slo(slo) if slo else Slo(),
         target_rate_rps=target_rate,
         price_per_hour=price_per_hour,
         has_audio=not no_audio,
