@@ -21,7 +21,7 @@ from reference_engine.checkpoint.random_weights import (
 from reference_engine.checkpoint.shapes import SHAPES, CheckpointShape
 from reference_engine.checkpoint.tokenizer_files import tokenizer_files
 from reference_engine.codec.weights import load_codec
-from reference_engine.errors import CheckpointError
+from reference_engine.errors import ArgumentError
 from reference_engine.model.config_reader import CODEC_FOLDER
 from reference_engine.model.tensor_table import codec_tensors, model_tensors
 
@@ -48,12 +48,12 @@ def make_checkpoint(folder: Path, *, shape: str, seed: int) -> MadeCheckpoint:
     """Write a random checkpoint of a named shape into a new folder.
 
     Raises:
-        CheckpointError: the shape is unknown, or the folder already holds something.
+        ArgumentError: the shape is unknown, or the folder already holds something.
     """
     if shape not in SHAPES:
         near = get_close_matches(shape, SHAPES, n=1)
         hint = f" (did you mean {near[0]!r}?)" if near else ""
-        raise CheckpointError(f"shape: {shape!r} is not one of {', '.join(SHAPES)}{hint}")
+        raise ArgumentError(f"shape: {shape!r} is not one of {', '.join(SHAPES)}{hint}")
     label = f"random numbers, shape {shape}, seed {seed}: speaks noise, proves nothing about voices"
     return write_checkpoint(folder, SHAPES[shape], label=label, seed=seed)
 
@@ -70,10 +70,10 @@ def write_checkpoint(
         seed: of every value.
 
     Raises:
-        CheckpointError: the folder already holds something.
+        ArgumentError: the folder already holds something.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise CheckpointError(f"{folder}: already exists; name a new folder")
+        raise ArgumentError(f"{folder}: already exists; name a new folder")
     (folder / CODEC_FOLDER).mkdir(parents=True)
     _write_texts(folder, shape, label)
     generator = torch.Generator().manual_seed(seed)

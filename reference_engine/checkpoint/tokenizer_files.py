@@ -18,7 +18,6 @@ _WORDS = (
     "assistant", "user", "\n\n", " t", " the", " a", "in", "er", "ing", " and", "ou", "he", "re",
     "ll", " s", " to", "'s", "你", "好", "，", "。", "は", "é", "  ",
 )  # fmt: skip
-_END_OF_TEXT = 151643
 
 
 def byte_symbols() -> list[str]:
@@ -41,6 +40,7 @@ def _symbol_of_byte() -> dict[int, str]:
 def tokenizer_files(ids: SpecialIds) -> dict[str, object]:
     """vocab.json and tokenizer_config.json as objects, merges.txt as text."""
     symbol_of = _symbol_of_byte()
+    end_of_text = _end_of_text(ids)
     vocabulary = {symbol: index for index, symbol in enumerate(byte_symbols())}
     merges: list[str] = []
     next_id = len(vocabulary)
@@ -52,12 +52,13 @@ def tokenizer_files(ids: SpecialIds) -> dict[str, object]:
             if merged in vocabulary:
                 continue
             merges.append(pair)
-            vocabulary[merged] = _ROLE_WORDS.get(merged, next_id)
-            next_id += merged not in _ROLE_WORDS
+            real_id = _ROLE_WORDS.get(merged, end_of_text)
+            vocabulary[merged] = real_id if real_id < end_of_text else next_id
+            next_id += vocabulary[merged] == next_id
     # The official tokenizer numbers control tokens from the vocabulary's size on, so the file has
     # to be as long as the real one: the gaps are filled with entries that no merge can make.
     taken = set(vocabulary.values())
-    vocabulary |= {f"<gap-{n}>": n for n in range(_END_OF_TEXT) if n not in taken}
+    vocabulary |= {f"<gap-{n}>": n for n in range(end_of_text) if n not in taken}
     return {
         "vocab.json": vocabulary,
         "merges.txt": "#version: 0.2\n" + "\n".join(merges) + "\n",
@@ -65,9 +66,14 @@ def tokenizer_files(ids: SpecialIds) -> dict[str, object]:
     }
 
 
+def _end_of_text(ids: SpecialIds) -> int:
+    """The first control token, which is also the size of vocab.json."""
+    return ids.im_start - 1
+
+
 def _tokenizer_config(ids: SpecialIds) -> dict[str, object]:
     reserved = {
-        _END_OF_TEXT: "<|endoftext|>",
+        _end_of_text(ids): "<|endoftext|>",
         ids.im_start: "<|im_start|>",
         ids.im_end: "<|im_end|>",
         ids.tts_pad: "<tts_pad>",
@@ -75,7 +81,7 @@ def _tokenizer_config(ids: SpecialIds) -> dict[str, object]:
         ids.tts_eos: "<tts_text_eod>",
     }
     # Without gaps here too, for the same reason.
-    for token_id in range(_END_OF_TEXT, max(reserved)):
+    for token_id in range(_end_of_text(ids), max(reserved)):
         reserved.setdefault(token_id, f"<|reserved-{token_id}|>")
     return {
         "tokenizer_class": "Qwen2Tokenizer",

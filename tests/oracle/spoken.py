@@ -50,7 +50,9 @@ LARGE = (
     SpokenRequest("eric-chinese", "你好", speaker="ERIC", language="chinese", layout="whole"),
     SpokenRequest("one-token", "a"),
     SpokenRequest("one-token-whole", "a", layout="whole"),
-    SpokenRequest("chinese", "今天天气很好，我们去公园散步吧。", speaker="vivian", language="chinese"),
+    SpokenRequest(
+        "chinese", "今天天气很好，我们去公园散步吧。", speaker="vivian", language="chinese"
+    ),
     SpokenRequest("japanese", "こんにちは、世界。は", speaker="ono_anna", language="japanese"),
     SpokenRequest("korean", "안녕하세요, 세계", speaker="sohee", language="korean"),
     SpokenRequest("russian", "Привет, как дела?", speaker="aiden", language="russian"),

@@ -84,9 +84,7 @@ def test_some_runs_end_by_end_of_speech_and_some_by_the_limit(official: Official
 
 
 @pytest.mark.parametrize("request_", TRACED, ids=_key)
-def test_teacher_forced_scores_equal_the_official_ones(
-    official: Official, request_: SpokenRequest
-):
+def test_teacher_forced_scores_equal_the_official_ones(official: Official, request_: SpokenRequest):
     """Fed with the official codes, every score of every step and codebook is within 1e-4."""
     loaded = official.loaded(request_)
     codes = official.array(request_, "codes")

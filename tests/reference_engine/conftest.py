@@ -28,5 +28,10 @@ def tiny(tiny_folder: Path) -> Loaded:
 
 
 @pytest.fixture(scope="session")
-def micro(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
-    return checkpoints.load(checkpoints.make_micro(tmp_path_factory.mktemp("checkpoint") / "micro"))
+def micro_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return checkpoints.make_micro(tmp_path_factory.mktemp("checkpoint") / "micro")
+
+
+@pytest.fixture(scope="session")
+def micro(micro_folder: Path) -> Loaded:
+    return checkpoints.load(micro_folder)

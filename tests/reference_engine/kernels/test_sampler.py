@@ -67,9 +67,7 @@ def _scalar_philox(seed: int, offset: int) -> int:
 def test_lanes_are_consecutive_offsets():
     """Codec frame and codebook together address one number."""
     lanes = philox_uniform(torch.tensor([9]), torch.tensor([2]), num_lanes=16)[0]
-    singles = philox_uniform(
-        torch.full((16,), 9), torch.arange(32, 48), num_lanes=1
-    )[:, 0]
+    singles = philox_uniform(torch.full((16,), 9), torch.arange(32, 48), num_lanes=1)[:, 0]
 
     assert torch.equal(singles, lanes)
 
@@ -114,9 +112,7 @@ def test_top_k_keeps_ties_at_the_threshold(cap: int | None):
     """Four equal scores and a top-k of two: all four stay."""
     scores = torch.tensor([[1.0, 1.0, 0.0, 1.0, 1.0]])
 
-    kept = kept_scores(
-        scores, torch.ones(1), torch.tensor([2]), torch.tensor([2.0]), top_k_cap=cap
-    )
+    kept = kept_scores(scores, torch.ones(1), torch.tensor([2]), torch.tensor([2.0]), top_k_cap=cap)
 
     assert [True, True, False, True, True] == (kept[0] > float("-inf")).tolist()
 

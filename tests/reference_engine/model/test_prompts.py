@@ -98,9 +98,7 @@ def test_nine_voices_and_ten_languages_are_public(tiny: Loaded):
         ("ryan", "beijing_dialect", r"language: 'beijing_dialect' is not one of"),
     ],
 )
-def test_an_unknown_name_lists_what_there_is(
-    tiny: Loaded, speaker: str, language: str, line: str
-):
+def test_an_unknown_name_lists_what_there_is(tiny: Loaded, speaker: str, language: str, line: str):
     """With the nearest right word."""
     with pytest.raises(PromptError, match=line):
         tiny.prompts.voice(speaker, language)
