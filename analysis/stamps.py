@@ -46,10 +46,12 @@ def chunk_uncertainties(chunks: Sequence[ChunkEvent], rule: StampRule) -> tuple[
     was set meanwhile).
     """
     found = []
-    previous_read_ns = None  # last arrival of the read before this one
+    previous_read_ns = None  # last arrival of the latest read before this one that is beyond doubt
     for index, chunk in enumerate(chunks):
-        if index and chunk.read_ns != chunks[index - 1].read_ns:
-            previous_read_ns = chunks[index - 1].arrival_ns
+        previous = chunks[index - 1] if index else None
+        # A read that did not empty the queue has the stamp of bytes that came after its own.
+        if previous is not None and chunk.read_ns != previous.read_ns and previous.is_exact:
+            previous_read_ns = previous.arrival_ns
         is_last = index + 1 == len(chunks) or chunks[index + 1].read_ns != chunk.read_ns
         if is_last and chunk.is_exact and rule.source is StampSource.KERNEL:
             found.append(rule.conversion_ns)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from analysis.stamps import StampRule, chunk_uncertainties, stamp_rule
 from harness.records import StampSource
 from tests.builders.runs import chunk
@@ -34,6 +36,17 @@ def test_last_arrival_of_the_read_before_bounds_it_from_below():
     ]
 
     assert (100, 2 * MS + 100, 100) == chunk_uncertainties(chunks, KERNEL)
+
+
+def test_read_that_left_bytes_behind_bounds_nothing():
+    """Its stamp, 10 ms, is of bytes still queued: what is read next came at some time since 2."""
+    chunks = [
+        replace(chunk(at_ms=10, num_bytes=1, read_ms=11, floor_ms=2), is_exact=False),
+        chunk(at_ms=10, num_bytes=1, seq=1, read_ms=12, floor_ms=2),
+        chunk(at_ms=10, num_bytes=1, seq=2, read_ms=12, floor_ms=2),
+    ]
+
+    assert (8 * MS + 100, 8 * MS + 100, 100) == chunk_uncertainties(chunks, KERNEL)
 
 
 def test_user_stamp_is_as_unsure_as_the_socket_was_unwatched():
