@@ -148,6 +148,8 @@ class Recorder:
         target = self._exchange.target
         self._secrets = _secret_values(target)
         connection = self._connection = self._wire.connect(lambda: self._exchange.target)
+        if self._settings.read_bytes_per_s is not None:
+            connection.limit_reading(self._settings.read_bytes_per_s)
         if not connection.is_warm:
             self._note_dispatched(self._clock.now_ns())
         connection.open(self)
@@ -211,6 +213,10 @@ class Recorder:
         self._connection = None
         if self.is_finished:
             return
+        if failure.status is not None:
+            self.record.http_status = failure.status
+            self.record.headers_ns = stamp.arrival_ns
+            self.retry_after = failure.retry_after
         try:
             if self._is_started and not failure.is_final:
                 self._carry_out(self._exchange.feed(closed), stamp)

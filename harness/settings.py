@@ -94,7 +94,11 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class WireSettings:
-    """Everything the wire needs to know. `is_kernel_stamped=False` forces user stamps."""
+    """Everything the wire needs to know.
+
+    `is_kernel_stamped=False` forces user stamps. Engines that are commands run only where
+    `are_commands_allowed`.
+    """
 
     connections: ConnectionSettings = ConnectionSettings()
     timeouts: TimeoutSettings = TimeoutSettings()
@@ -102,6 +106,7 @@ class WireSettings:
     tls: TlsSettings = TlsSettings()
     is_kernel_stamped: bool = True
     user_agent: str = "earwitness (open-loop TTS benchmark)"
+    are_commands_allowed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

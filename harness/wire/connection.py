@@ -90,13 +90,16 @@ class WireFailure:
     """How a connection ended a request that had not ended itself.
 
     `kind` is one word for statistics. With `is_final` the exchange has no say: it was a failure of
-    connecting or framing, not of the protocol above.
+    connecting or framing, not of the protocol above. `status` and `retry_after` are those of a
+    session that an HTTP status refused.
     """
 
     outcome: TransportOutcome
     kind: str
     text: str
     is_final: bool = True
+    status: int | None = None
+    retry_after: str | None = None
 
 
 class Listener(Protocol):
@@ -136,6 +139,10 @@ class Connection(Protocol):
 
     def end_start(self) -> None:
         """The exchange has no more to send for now: a request without a body may go."""
+        ...
+
+    def limit_reading(self, bytes_per_s: int) -> None:
+        """Read no faster than this until the request is over: a listener on a thin line."""
         ...
 
     def release(self) -> None:
@@ -189,6 +196,10 @@ class ByteStream(Protocol):
 
     def mark_drained(self, now_ns: int) -> None:
         """Nothing received so far can belong to what comes next (the request is not sent yet)."""
+        ...
+
+    def limit_reading(self, bytes_per_s: int | None) -> None:
+        """Read no faster than this; None: as fast as bytes come."""
         ...
 
     def close(self) -> None:

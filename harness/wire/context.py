@@ -6,19 +6,23 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from engines.base import HttpTarget, Target
+from engines.base import HttpTarget, ProcessTarget, Target, TcpTarget, WebSocketTarget
 from harness.clock import Clock, ClockWatch
+from harness.errors import AuthorizationError
 from harness.pacer import Pacer
 from harness.records import StampSource
 from harness.settings import ConnectionMode, WireSettings
 from harness.wire.connection import ByteReceiver, ByteStream, Connection
 from harness.wire.http import HttpOptions
-from harness.wire.http_message import HttpOrigin, origin_of
+from harness.wire.http_message import Origin, origin_of
 from harness.wire.pool import HttpPool
+from harness.wire.process import ProcessConnection, ProcessOptions
 from harness.wire.resolve import Resolver
 from harness.wire.socket import ReadStats, SocketOptions, StampedSocket
 from harness.wire.stamping import StampAnchor
+from harness.wire.tcp import TcpConnection, TcpOptions
 from harness.wire.tls import TlsClient
+from harness.wire.websocket import WebSocketConnection, WebSocketOptions
 
 __all__ = ["Wire"]
 
@@ -50,7 +54,8 @@ class Wire:
         self._is_warm = settings.connections.mode is ConnectionMode.WARM
         self._resolver = Resolver(loop, is_cached=self._is_warm, lookup=lookup)
         self._tls: TlsClient | None = None
-        self._pools: dict[HttpOrigin, HttpPool] = {}
+        self._processes: set[ProcessConnection] = set()
+        self._pools: dict[Origin, HttpPool] = {}
         self.read_stats = ReadStats()
         self.is_kernel_stamped = settings.is_kernel_stamped
 
@@ -65,6 +70,9 @@ class Wire:
         """Close every connection and stop watching."""
         for pool in self._pools.values():
             pool.close()
+        for process in list(self._processes):
+            process.abort()
+            process.reap()
         self._watch.stop()
         if self._anchor is not None:
             self._anchor.close()
@@ -76,7 +84,7 @@ class Wire:
         return StampSource.KERNEL if self.is_kernel_stamped else StampSource.USER
 
     @property
-    def pools(self) -> dict[HttpOrigin, HttpPool]:
+    def pools(self) -> dict[Origin, HttpPool]:
         """Connections kept, by origin."""
         return self._pools
 
@@ -85,7 +93,12 @@ class Wire:
 
         Raises:
             ScenarioError: a certificate file that cannot be used.
+            AuthorizationError: a command that was not allowed.
         """
+        if isinstance(target, ProcessTarget) and not self._settings.are_commands_allowed:
+            raise AuthorizationError(
+                f"this engine runs a command ({target.argv[0]}); allow it with --allow-commands"
+            )
         url = getattr(target, "url", None)
         if isinstance(url, str) and origin_of(url).is_tls:
             self._tls_client()
@@ -94,7 +107,7 @@ class Wire:
         """Fill the pool of a target ahead of the first request; nothing to do when cold.
 
         Raises:
-            ScenarioError: as `prepare`.
+            ScenarioError, AuthorizationError: as `prepare`.
         """
         self.prepare(target)
         if self._is_warm and isinstance(target, HttpTarget):
@@ -110,9 +123,13 @@ class Wire:
         if isinstance(first, HttpTarget):
             connection = self._pool(origin_of(first.url)).take()
             return connection.aim(target)  # type: ignore[arg-type]
-        raise ValueError(f"no transport for {type(first).__name__}")
+        if isinstance(first, WebSocketTarget):
+            return WebSocketConnection(first, self._websocket_options())
+        if isinstance(first, TcpTarget):
+            return TcpConnection(first, self._tcp_options())
+        return ProcessConnection(first, self._process_options())
 
-    def _pool(self, origin: HttpOrigin) -> HttpPool:
+    def _pool(self, origin: Origin) -> HttpPool:
         pool = self._pools.get(origin)
         if pool is None:
             size = self._settings.connections.pool if self._is_warm else 0
@@ -132,7 +149,29 @@ class Wire:
             lifetime_ns=None if lifetime_s is None else round(lifetime_s * 1e9),
         )
 
-    def _make_stream(self, origin: HttpOrigin, receiver: ByteReceiver) -> ByteStream:
+    def _websocket_options(self) -> WebSocketOptions:
+        return WebSocketOptions(
+            clock=self._clock,
+            pacer=self._pacer,
+            resolver=self._resolver,
+            make_stream=self._make_stream,
+            user_agent=self._settings.user_agent,
+            dead_peer_s=self._settings.timeouts.dead_peer_s,
+        )
+
+    def _tcp_options(self) -> TcpOptions:
+        return TcpOptions(self._clock, self._resolver, self._make_stream)
+
+    def _process_options(self) -> ProcessOptions:
+        return ProcessOptions(
+            loop=self._loop,
+            clock=self._clock,
+            tick=self._pacer.run_due,
+            is_allowed=self._settings.are_commands_allowed,
+            running=self._processes,
+        )
+
+    def _make_stream(self, origin: Origin, receiver: ByteReceiver) -> ByteStream:
         if not origin.is_tls:
             return StampedSocket(self._socket_options(), receiver)
         return self._tls_client().make_stream(
@@ -152,6 +191,7 @@ class Wire:
             loop=self._loop,
             clock=self._clock,
             tick=self._pacer.run_due,
+            at=self._pacer.at,
             stats=self.read_stats,
             is_kernel_stamped=self.is_kernel_stamped,
             dead_peer_s=self._settings.timeouts.dead_peer_s,

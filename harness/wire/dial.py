@@ -16,13 +16,13 @@ from harness.wire.connection import (
     WireFailure,
 )
 from harness.wire.failures import connect_failure
-from harness.wire.http_message import HttpOrigin
+from harness.wire.http_message import Origin
 from harness.wire.resolve import Resolver
 
 __all__ = ["Dial", "DialOwner", "MakeStream"]
 
 # A fresh byte stream (TLS or plain, by the origin) that reports to the receiver given.
-MakeStream = Callable[[HttpOrigin, ByteReceiver], ByteStream]
+MakeStream = Callable[[Origin, ByteReceiver], ByteStream]
 
 
 class DialOwner(ByteReceiver, Protocol):
@@ -49,7 +49,7 @@ class Dial:
 
     def __init__(
         self,
-        origin: HttpOrigin,
+        origin: Origin,
         owner: DialOwner,
         *,
         clock: Clock,

@@ -23,7 +23,7 @@ from harness.wire.connection import (
 )
 from harness.wire.dial import Dial, MakeStream
 from harness.wire.failures import read_failure
-from harness.wire.http_message import HttpOrigin, ResponseParser, ResponseStage, request_head
+from harness.wire.http_message import Origin, ResponseParser, ResponseStage, request_head
 from harness.wire.resolve import Resolver
 
 __all__ = ["HttpConnection", "HttpOptions"]
@@ -70,12 +70,13 @@ class HttpConnection:
 
     __slots__ = (
         "_dial", "_has_sent", "_info", "_linger", "_listener", "_on_gone", "_on_idle", "_opened_ns",
-        "_options", "_parser", "_state", "_stream", "_target", "_was_reused", "origin",
+        "_options", "_parser", "_read_rate", "_state", "_stream", "_target", "_was_reused",
+        "origin",
     )  # fmt: skip
 
     def __init__(
         self,
-        origin: HttpOrigin,
+        origin: Origin,
         options: HttpOptions,
         *,
         on_idle: Callable[[HttpConnection], None],
@@ -96,6 +97,7 @@ class HttpConnection:
         self._has_sent = False
         self._was_reused = False
         self._linger: Timer | None = None
+        self._read_rate: int | None = None
 
     # -- from above --------------------------------------------------------------------------
 
@@ -152,6 +154,12 @@ class HttpConnection:
         """A request without a body goes now."""
         if not self._has_sent and self._state is _State.BUSY:
             self._write_request(b"", None)
+
+    def limit_reading(self, bytes_per_s: int) -> None:
+        """Read slowly from now on; such a connection is not kept."""
+        self._read_rate = bytes_per_s
+        if self._stream is not None:
+            self._stream.limit_reading(bytes_per_s)
 
     def release(self) -> None:
         """Free the connection once its response has ended."""
@@ -221,7 +229,8 @@ class HttpConnection:
             self._linger = None
         self._listener = self._target = None
         is_clean = self._stream is not None and not self._stream.has_unsent
-        if self._options.keep_alive and self._parser.can_reuse and is_clean and not self.is_expired:
+        can_keep = self._options.keep_alive and self._read_rate is None and not self.is_expired
+        if can_keep and self._parser.can_reuse and is_clean:
             self._state = _State.IDLE
             self._on_idle(self)
         else:
@@ -234,6 +243,8 @@ class HttpConnection:
         self._stream, self._info = stream, info
         self._opened_ns = self._options.clock.now_ns()
         self._state = _State.BUSY
+        if self._read_rate is not None:
+            stream.limit_reading(self._read_rate)
         if self._listener is not None:
             self._listener.on_open(info)
 

@@ -19,7 +19,7 @@ from harness.settings import WireLimits
 
 __all__ = [
     "FramingError",
-    "HttpOrigin",
+    "Origin",
     "ResponseParser",
     "ResponseStage",
     "origin_of",
@@ -44,7 +44,7 @@ class FramingError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class HttpOrigin:
+class Origin:
     """What connections can be shared between: scheme, host and port."""
 
     scheme: str
@@ -68,7 +68,7 @@ class HttpOrigin:
         return f"{host}:{self.port}"
 
 
-def origin_of(url: str) -> HttpOrigin:
+def origin_of(url: str) -> Origin:
     """Scheme, host and port of an absolute URL.
 
     Raises:
@@ -84,7 +84,7 @@ def origin_of(url: str) -> HttpOrigin:
     host = parts.hostname
     if not host.isascii():
         host = host.encode("idna").decode("ascii")
-    return HttpOrigin(parts.scheme, host, parts.port or _DEFAULT_PORTS[parts.scheme])
+    return Origin(parts.scheme, host, parts.port or _DEFAULT_PORTS[parts.scheme])
 
 
 def _request_target(url: str) -> str:
@@ -103,7 +103,7 @@ def _header_line(name: str, value: str) -> str:
 
 def request_head(
     target: HttpTarget,
-    origin: HttpOrigin,
+    origin: Origin,
     *,
     num_body_bytes: int,
     user_agent: str,

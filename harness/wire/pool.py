@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from engines.base import Closed, Event
 from harness.wire.connection import ConnectionInfo, Stamp, WireFailure
 from harness.wire.http import HttpConnection, HttpOptions
-from harness.wire.http_message import HttpOrigin
+from harness.wire.http_message import Origin
 
 __all__ = ["HttpPool", "PoolStats"]
 
@@ -61,7 +61,7 @@ class HttpPool:
     # A server that is down must not be knocked at without end.
     _MAX_FAILURES = 3
 
-    def __init__(self, origin: HttpOrigin, options: HttpOptions, *, size: int) -> None:
+    def __init__(self, origin: Origin, options: HttpOptions, *, size: int) -> None:
         self._origin = origin
         self._options = options
         self._size = size

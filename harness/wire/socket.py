@@ -35,6 +35,8 @@ _MAX_READS_PER_WAKE = 4
 # was seen empty, by as long as the kernel took. A larger step back makes us look at the clocks.
 _SUSPECT_NS = 1_000_000
 _KEEPALIVE_PROBES = 3
+# A slow reader takes what its line carries in a twentieth of a second at once.
+_SLOW_READS_PER_S = 20
 _PEER_GONE = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN, errno.ESHUTDOWN)
 
 
@@ -53,11 +55,15 @@ class ReadStats:
 
 @dataclass(frozen=True, slots=True)
 class SocketOptions:
-    """How every socket of one wire is set up. `tick` runs before each read: sends come first."""
+    """How every socket of one wire is set up.
+
+    `tick` runs before each read, so that due sends come first; `at` calls back at a moment.
+    """
 
     loop: asyncio.AbstractEventLoop
     clock: Clock
     tick: Callable[[], None]
+    at: Callable[[int, Callable[[], None]], object]
     stats: ReadStats
     is_kernel_stamped: bool = True
     dead_peer_s: float | None = None
@@ -69,7 +75,7 @@ class StampedSocket:
 
     __slots__ = (
         "_connected_ns", "_fd", "_floor_ns", "_is_writing", "_last_arrival_ns", "_options",
-        "_receiver", "_sock", "_unsent",
+        "_read_bytes", "_read_rate", "_receiver", "_sock", "_unsent",
     )  # fmt: skip
 
     def __init__(self, options: SocketOptions, receiver: ByteReceiver) -> None:
@@ -81,6 +87,8 @@ class StampedSocket:
         self._connected_ns = 0
         self._last_arrival_ns = 0
         self._is_writing = False
+        self._read_bytes = READ_BYTES
+        self._read_rate: int | None = None
         self._unsent: deque[tuple[memoryview, OnSent | None]] = deque()
 
     # -- opening and closing -----------------------------------------------------------------
@@ -197,6 +205,26 @@ class StampedSocket:
 
     # -- reading -----------------------------------------------------------------------------
 
+    def limit_reading(self, bytes_per_s: int | None) -> None:
+        """Read no faster than this, in small pieces; None: as fast as bytes come."""
+        self._read_rate = bytes_per_s
+        self._read_bytes = READ_BYTES
+        if bytes_per_s is not None and self._sock is not None:
+            self._read_bytes = max(1, min(READ_BYTES, bytes_per_s // _SLOW_READS_PER_S))
+            # The server is to feel it: a small window, not a kernel that reads ahead for us.
+            self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, max(2048, bytes_per_s // 4))
+
+    def _rest(self, num_bytes: int) -> None:
+        """Stop reading for as long as these bytes take on the thin line."""
+        assert self._read_rate is not None
+        self._options.loop.remove_reader(self._fd)
+        pause_ns = num_bytes * _NS // self._read_rate
+        self._options.at(self._options.clock.now_ns() + pause_ns, self._read_on)
+
+    def _read_on(self) -> None:
+        if self._sock is not None:
+            self._options.loop.add_reader(self._fd, self._on_readable)
+
     def _on_readable(self) -> None:
         self._options.tick()
         now_ns, stats = self._options.clock.now_ns, self._options.stats
@@ -206,7 +234,7 @@ class StampedSocket:
                 return
             before_ns = now_ns()
             try:
-                data, ancillary, _, _ = sock.recvmsg(READ_BYTES, _ANCILLARY_BYTES)
+                data, ancillary, _, _ = sock.recvmsg(self._read_bytes, _ANCILLARY_BYTES)
             except (BlockingIOError, InterruptedError):
                 self._floor_ns = before_ns
                 return
@@ -220,7 +248,7 @@ class StampedSocket:
                 return
             stats.num_reads += 1
             stats.num_bytes += len(data)
-            is_drained = len(data) < READ_BYTES
+            is_drained = len(data) < self._read_bytes
             stamp = self._stamp(ancillary, read_ns)
             if not is_drained:
                 stamp = stamp.merged()  # the stamp may be of bytes that are still in the queue
@@ -230,6 +258,9 @@ class StampedSocket:
             else:
                 stats.num_full_reads += 1
             receiver.on_bytes(data, stamp)
+            if self._read_rate is not None and self._sock is not None:
+                self._rest(len(data))
+                return
             if is_drained:
                 return
 

@@ -22,7 +22,7 @@ from harness.wire.connection import (
     StreamPhases,
 )
 from harness.wire.failures import TlsFailureError
-from harness.wire.http_message import HttpOrigin
+from harness.wire.http_message import Origin
 
 __all__ = ["TlsClient", "TlsStream"]
 
@@ -46,11 +46,11 @@ class TlsClient:
         """
         self._settings = settings
         self._context = _make_context(settings)
-        self._sessions: dict[HttpOrigin, ssl.SSLSession] = {}
+        self._sessions: dict[Origin, ssl.SSLSession] = {}
 
     def make_stream(
         self,
-        origin: HttpOrigin,
+        origin: Origin,
         receiver: ByteReceiver,
         *,
         clock: Clock,
@@ -133,6 +133,11 @@ class TlsStream:
         """Passed down."""
         if self._plain is not None:
             self._plain.mark_drained(now_ns)
+
+    def limit_reading(self, bytes_per_s: int | None) -> None:
+        """Passed down."""
+        if self._plain is not None:
+            self._plain.limit_reading(bytes_per_s)
 
     def close(self) -> None:
         """Say goodbye where hands were shaken, and close below."""

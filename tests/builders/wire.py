@@ -137,6 +137,7 @@ class FakeStream:
         self.has_unsent = False
         self.is_closed = False
         self.floors: list[int] = []
+        self.read_rates: list[int | None] = []
 
     def connect(self, address: Address) -> None:
         self.addresses.append(address)
@@ -151,6 +152,9 @@ class FakeStream:
 
     def mark_drained(self, now_ns: int) -> None:
         self.floors.append(now_ns)
+
+    def limit_reading(self, bytes_per_s: int | None) -> None:
+        self.read_rates.append(bytes_per_s)
 
     def close(self) -> None:
         self.is_closed = True

@@ -19,7 +19,7 @@ from harness.settings import (
     WireSettings,
 )
 from harness.wire.http import HttpConnection, HttpOptions
-from harness.wire.http_message import HttpOrigin
+from harness.wire.http_message import Origin
 from harness.wire.resolve import Resolver
 from tests.builders.servers import (
     Close,
@@ -57,7 +57,7 @@ class Rig:
             "user_agent": "tool",
         }
         self.connection = HttpConnection(
-            HttpOrigin("http", "127.0.0.1", 80),
+            Origin("http", "127.0.0.1", 80),
             HttpOptions(**(values | options)),  # type: ignore[arg-type]
             on_idle=self.idle.append,
             on_gone=self.gone.append,
@@ -66,7 +66,7 @@ class Rig:
         self.stream.accept()
         self.send()
 
-    def _make_stream(self, origin: HttpOrigin, receiver: object) -> FakeStream:
+    def _make_stream(self, origin: Origin, receiver: object) -> FakeStream:
         self.streams.append(FakeStream(receiver, self.time.clock))  # type: ignore[arg-type]
         return self.streams[-1]
 

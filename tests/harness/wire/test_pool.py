@@ -7,13 +7,13 @@ import asyncio
 from engines.base import HttpTarget
 from harness.settings import ConnectionSettings, WireLimits, WireSettings
 from harness.wire.http import HttpConnection, HttpOptions
-from harness.wire.http_message import HttpOrigin
+from harness.wire.http_message import Origin
 from harness.wire.pool import HttpPool
 from harness.wire.resolve import Resolver
 from tests.builders.servers import Close, Request, ScriptedServer, Wait, head, ok
 from tests.builders.wire import FakeStream, FakeTime, Heard, PlainAdapter, every, run_load
 
-ORIGIN = HttpOrigin("http", "127.0.0.1", 80)
+ORIGIN = Origin("http", "127.0.0.1", 80)
 
 
 class Rig:
@@ -33,7 +33,7 @@ class Rig:
         )
         self.pool = HttpPool(ORIGIN, options, size=size)
 
-    def _make_stream(self, origin: HttpOrigin, receiver: object) -> FakeStream:
+    def _make_stream(self, origin: Origin, receiver: object) -> FakeStream:
         self.streams.append(FakeStream(receiver, self.time.clock))  # type: ignore[arg-type]
         return self.streams[-1]
 

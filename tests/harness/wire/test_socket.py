@@ -136,10 +136,12 @@ class Rig:
     def __init__(self) -> None:
         self.clock, self.loop, self.sock = FakeClock(), _ScriptedLoop(), _ScriptedSocket()
         self.stats, self.received, self.ticks = ReadStats(), Received(), []
+        self.later: list[tuple[int, Callable[[], None]]] = []
         options = SocketOptions(
             loop=self.loop,  # type: ignore[arg-type]
             clock=self.clock,
             tick=lambda: self.ticks.append(self.clock.now_ns()),
+            at=lambda due_ns, callback: self.later.append((due_ns, callback)),
             stats=self.stats,
             make_socket=lambda *_: self.sock,  # type: ignore[arg-type, return-value]
         )
@@ -314,12 +316,27 @@ def test_closed_socket_calls_nobody():
     assert ({}, {}) == (rig.loop.readers, rig.loop.writers)
 
 
+def test_slow_reader_takes_small_pieces_and_rests():
+    """1,000 bytes a second: 50 at once, then nothing for 50 ms."""
+    rig = Rig()
+    rig.stream.limit_reading(1000)
+    rig.read(b"x" * 50, at_ms=10, now_ms=15)
+
+    assert {} == rig.loop.readers
+    due_ns, go_on = rig.later[0]
+    assert ms(65) == due_ns
+    go_on()
+    assert 99 in rig.loop.readers
+
+
 # -- loopback -------------------------------------------------------------------------------------
 
 
 def _options(clock: RunClock, *, is_kernel_stamped: bool = True) -> SocketOptions:
     loop = asyncio.get_running_loop()
-    return SocketOptions(loop, clock, lambda: None, ReadStats(), is_kernel_stamped, 30.0)
+    return SocketOptions(
+        loop, clock, lambda: None, lambda *_: None, ReadStats(), is_kernel_stamped, 30.0
+    )
 
 
 @pytest.mark.parametrize("is_kernel_stamped", [True, False])
@@ -412,7 +429,9 @@ def test_running_out_of_descriptors_is_an_error_not_an_exception():
     async def main() -> list[OSError]:
         received = Received()
         loop = asyncio.get_running_loop()
-        options = SocketOptions(loop, RunClock(), lambda: None, ReadStats(), make_socket=no_more)
+        options = SocketOptions(
+            loop, RunClock(), lambda: None, lambda *_: None, ReadStats(), make_socket=no_more
+        )
         stream = StampedSocket(options, received)
         stream.connect(Address(socket.AF_INET, ("127.0.0.1", 1)))
         await received.until(lambda: bool(received.errors))
