@@ -227,7 +227,9 @@ def _notes(view: RequestView) -> Iterator[str]:
 
 def _chunk_rows(view: RequestView) -> Iterator[dict[str, Any]]:
     reply, timeline = view.reply, view.timeline
+    min_ms = view.context.settings.underrun_min_ms
     stalls = {} if timeline is None else {stall.index: stall for stall in timeline.stalls}
+    doubts = set() if timeline is None else {s.index for s in timeline.undecided(min_ms=min_ms)}
     rate = reply.sample_rate_hz
     for index, chunk in enumerate(view.record.chunks):
         num_samples = None if reply.samples_per_chunk is None else reply.samples_per_chunk[index]
@@ -248,7 +250,7 @@ def _chunk_rows(view: RequestView) -> Iterator[dict[str, Any]]:
             "slack_ns": timeline.slack_ns[index] if timeline is not None else None,
             "play_ns": timeline.play_ns[index] if timeline is not None and is_played else None,
             "stall_ns": (stall.length_ns if stall else 0) if is_played else None,
-            "is_undecided": (stall is not None and stall.is_undecided) if is_played else None,
+            "is_undecided": index in doubts if is_played else None,
         }
 
 

@@ -88,14 +88,17 @@ class MediaArrival:
 class Stall:
     """Playback stood still, waiting for the chunk at `index` of the arrivals.
 
-    `is_undecided`: shorter than that chunk's stamp is uncertain, so perhaps it never happened.
+    least_ns, most_ns: how short and how long it can have been, given how uncertain this arrival
+    and all before it are. It was longest if this one came as stamped and those before as early as
+    their stamps allow; a late stamp on the first chunk hides a stall as well as it can feign one.
     """
 
     index: int
     start_ns: int
     length_ns: int
     exact_length_ns: Fraction
-    is_undecided: bool
+    least_ns: int
+    most_ns: int
 
     @property
     def start_ms(self) -> float:
@@ -114,6 +117,8 @@ class PlaybackTimeline:
     play_ns: per arrival, when its first sample plays (for a chunk without samples, where the next
         would). due_ns: per arrival, when that sample was needed; slack_ns: due minus arrival. Both
         are None for the first playable chunk and for chunks without samples.
+    stalls: those of the arrivals as stamped. waits: the same, and every other arrival that the
+        player would have waited for had some come earlier than stamped.
     required_delay_ns: the smallest start delay that plays without a gap.
     exact_end_ns: start + audio duration + sum of the exact stalls, always.
     """
@@ -126,6 +131,7 @@ class PlaybackTimeline:
     end_ns: int
     exact_end_ns: Fraction
     stalls: tuple[Stall, ...]
+    waits: tuple[Stall, ...]
     play_ns: tuple[int, ...]
     due_ns: tuple[int | None, ...]
     slack_ns: tuple[int | None, ...]
@@ -139,14 +145,12 @@ class PlaybackTimeline:
 
     def underruns(self, *, min_ms: float = UNDERRUN_MIN_MS) -> tuple[Stall, ...]:
         """Stalls of at least `min_ms` that certainly happened."""
-        return tuple(s for s in self._long_stalls(min_ms) if not s.is_undecided)
+        return tuple(s for s in self.stalls if _is_certain(s, min_ms))
 
     def undecided(self, *, min_ms: float = UNDERRUN_MIN_MS) -> tuple[Stall, ...]:
-        """Stalls of at least `min_ms` that the stamps cannot prove."""
-        return tuple(s for s in self._long_stalls(min_ms) if s.is_undecided)
-
-    def _long_stalls(self, min_ms: float) -> list[Stall]:
-        return [s for s in self.stalls if s.exact_length_ns >= Fraction(min_ms) * _NS_PER_MS]
+        """Stalls of at least `min_ms` that the stamps neither prove nor rule out."""
+        limit_ns = min_ms * _NS_PER_MS
+        return tuple(s for s in self.waits if s.most_ns >= limit_ns and not _is_certain(s, min_ms))
 
     def sample_played_ns(self, sample: int) -> int:
         """When sample `sample` (0-based) leaves the player.
@@ -194,8 +198,10 @@ def simulate_playback(
     """
     rate = sample_rate_hz
     playable = _check(arrivals, rate)
-    start_ns = _start_ns([arrivals[i] for i in playable], rate, start)
-    replay = _Replay(shift=start_ns * rate)
+    with_samples = [arrivals[i] for i in playable]
+    start_ns = _start_ns(with_samples, rate, start)
+    earliest_ns = _earliest_start_ns(with_samples, rate, start)
+    replay = _Replay(start_ns * rate, earliest=earliest_ns * rate)
     for index, arrival in enumerate(arrivals):
         replay.take(index, arrival, rate)
     end_ticks = replay.shift + replay.media * _NS_PER_S
@@ -208,7 +214,8 @@ def simulate_playback(
         start_ns=start_ns,
         end_ns=_round_div(end_ticks, rate),
         exact_end_ns=Fraction(end_ticks, rate),
-        stalls=tuple(replay.stalls),
+        stalls=tuple(stall for stall in replay.waits if stall.exact_length_ns > 0),
+        waits=tuple(replay.waits),
         play_ns=tuple(replay.play_ns),
         due_ns=tuple(due),
         slack_ns=tuple(
@@ -224,26 +231,29 @@ class _Replay:
     """The player's state while arrivals are fed to it, in ticks of 1 / rate ns.
 
     `shift` is how far playback has been pushed back: sample m plays at shift + m x 10^9 ticks, so
-    a late chunk raises it and nothing ever lowers it.
+    a late chunk raises it and nothing ever lowers it. `earliest` is the same had every chunk come
+    as early as its stamp allows.
     """
 
     __slots__ = (
         "due_ns",
+        "earliest",
         "first_ns",
         "media",
         "media_before",
         "play_ns",
         "required",
         "shift",
-        "stalls",
+        "waits",
     )
 
-    def __init__(self, shift: int) -> None:
+    def __init__(self, shift: int, *, earliest: int) -> None:
         self.shift = shift
+        self.earliest = earliest
         self.media = 0
         self.required = 0
         self.first_ns: int | None = None
-        self.stalls: list[Stall] = []
+        self.waits: list[Stall] = []
         self.play_ns: list[int] = []
         self.due_ns: list[int | None] = []
         self.media_before: list[int] = []
@@ -254,16 +264,34 @@ class _Replay:
         if is_playable:
             if self.first_ns is None:
                 self.first_ns = arrival.arrival_ns
-            late = arrival.arrival_ns * rate - due_ticks
-            if late > 0:
-                self.stalls.append(_stall(index, arrival, due_ticks, late, rate))
-                self.shift += late
+            else:
+                self._wait(index, arrival, rate)
             behind = (arrival.arrival_ns - self.first_ns) * rate - self.media * _NS_PER_S
             self.required = max(self.required, behind)
         self.play_ns.append(_round_div(self.shift + self.media * _NS_PER_S, rate))
         self.due_ns.append(_round_div(due_ticks, rate) if is_playable else None)
         self.media_before.append(self.media)
         self.media += arrival.num_samples
+
+    def _wait(self, index: int, arrival: MediaArrival, rate: int) -> None:
+        """Push playback back to this arrival, if it is late or may have been."""
+        media_ticks = self.media * _NS_PER_S
+        behind = arrival.arrival_ns * rate - media_ticks
+        doubt = arrival.uncertainty_ns * rate
+        late, most = behind - self.shift, behind - self.earliest
+        if max(late, most) > 0:
+            self.waits.append(
+                Stall(
+                    index=index,
+                    start_ns=_round_div(self.shift + media_ticks, rate),
+                    length_ns=_round_div(max(0, late), rate),
+                    exact_length_ns=Fraction(max(0, late), rate),
+                    least_ns=_round_div(max(0, late - doubt), rate),
+                    most_ns=_round_div(max(late, most), rate),
+                )
+            )
+        self.shift += max(0, late)
+        self.earliest = max(self.earliest, behind - doubt)
 
 
 def _check(arrivals: Sequence[MediaArrival], rate: int) -> list[int]:
@@ -297,14 +325,17 @@ def _start_ns(playable: Sequence[MediaArrival], rate: int, start: StartRule) -> 
     return playable[0].arrival_ns + delay_ns
 
 
-def _stall(index: int, arrival: MediaArrival, due_ticks: int, late: int, rate: int) -> Stall:
-    return Stall(
-        index=index,
-        start_ns=_round_div(due_ticks, rate),
-        length_ns=_round_div(late, rate),
-        exact_length_ns=Fraction(late, rate),
-        is_undecided=late < arrival.uncertainty_ns * rate,
-    )
+def _earliest_start_ns(playable: Sequence[MediaArrival], rate: int, start: StartRule) -> int:
+    """When playback would have started had every chunk come as early as its stamp allows."""
+    early = [
+        MediaArrival(each.arrival_ns - each.uncertainty_ns, each.num_samples) for each in playable
+    ]
+    return _start_ns(early, rate, start)
+
+
+def _is_certain(stall: Stall, min_ms: float) -> bool:
+    limit = Fraction(min_ms) * _NS_PER_MS
+    return stall.exact_length_ns >= limit and stall.least_ns >= limit
 
 
 def _round_div(numerator: int, denominator: int) -> int:

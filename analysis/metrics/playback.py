@@ -110,7 +110,7 @@ METRICS = (
         "num_undecided",
         "count",
         Better.NEITHER,
-        "Stalls of at least 1 ms that are shorter than their stamp is uncertain, per reply",
+        "Stalls of at least 1 ms that the stamps neither prove nor rule out, per reply",
         num_undecided,
     ),
     RequestMetric("stall_total", "ms", Better.LOWER, "All stalls of a reply together", stall_total),

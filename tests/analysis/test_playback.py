@@ -132,6 +132,33 @@ def test_stall_below_its_stamps_uncertainty_is_undecided():
     assert [30] == [s.length_ms for s in timeline.underruns()]
 
 
+def test_late_stamp_on_the_first_chunk_can_hide_a_stall():
+    """Stamped 80, perhaps there at 0: the chunk at 200 came in time, or 40 ms too late."""
+    timeline = simulate_playback([arrival(80, 80, 80), arrival(80, 80), arrival(200, 80)], RATE_HZ)
+
+    assert [] == stalls_of(timeline)
+    assert [(2, 0, 40 * MS)] == [(s.index, s.least_ns, s.most_ns) for s in timeline.undecided()]
+    assert () == timeline.underruns()
+
+
+def test_doubt_about_the_first_chunk_ends_with_the_slack():
+    """Once media has been gained, it does not matter when exactly playback began."""
+    timeline = simulate_playback(
+        [arrival(80, 200, 80), arrival(160, 80), arrival(270, 80)], RATE_HZ
+    )
+
+    assert [] == [s.index for s in timeline.undecided()]
+
+
+def test_doubt_moves_the_start_under_a_buffer_rule_too():
+    """The filling chunk may have come 30 ms before its stamp, so the next may be 30 ms late."""
+    timeline = simulate_playback(
+        [arrival(0, 50), arrival(60, 50, 30), arrival(160, 80)], RATE_HZ, start=buffer_ms(100)
+    )
+
+    assert [(2, 0, 30 * MS)] == [(s.index, s.least_ns, s.most_ns) for s in timeline.undecided()]
+
+
 def test_stall_of_a_third_of_a_nanosecond_is_exact():
     """At 24 kHz a sample lasts 41,666 2/3 ns; the stall keeps the third."""
     timeline = simulate_playback([MediaArrival(0, 1), MediaArrival(41_667, 1)], RATE_HZ)
