@@ -241,11 +241,9 @@ class ThreadDelivery:
 
     def _run(self) -> None:
         while (item := self._queue.get()) is not None:
+            # Still set if the thread dies here: what the engine then knows to be lost.
             self._current = item
-            try:
-                self._deliver(item)
-            except SystemExit:
-                return  # died with `_current` set: the engine sees it and recovers
+            self._deliver(item)
             self._current = None
 
     def _deliver(self, item: _Chunks | Ending) -> None:

@@ -78,22 +78,21 @@ def to_pcm16(samples: Tensor) -> Tensor:
 
 
 class _Pcm:
-    """The samples of one codec step: one copy per piece it was decoded in."""
+    """The samples of one codec step, and which of its rows can be trusted."""
 
-    def __init__(self, pieces: list[HostCopy], finite: list[HostCopy], batch: Batch) -> None:
-        self._pieces, self._finite, self._batch = pieces, finite, batch
+    def __init__(self, samples: HostCopy, is_sound: HostCopy, batch: Batch) -> None:
+        self._samples, self._is_sound, self._batch = samples, is_sound, batch
 
     def wait(self) -> None:
-        """Block until every copy is here."""
-        for copy in (*self._pieces, *self._finite):
-            copy.wait()
+        """Block until both copies are here."""
+        self._samples.wait()
+        self._is_sound.wait()
 
     def samples(self, row: int, num_samples: int) -> npt.NDArray[np.int16]:
         """The first samples of a row."""
-        if not all(bool(copy.array()[row]) for copy in self._finite):
-            raise StepError((self._batch.slots[row],), "its samples were not finite")
-        whole = np.concatenate([copy.array()[row] for copy in self._pieces])
-        return np.asarray(whole[:num_samples], dtype=np.int16)
+        if not self._is_sound.array()[row]:
+            raise StepError((self._batch.slots[row],), "its numbers were not finite")
+        return np.asarray(self._samples.array()[row, :num_samples], dtype=np.int16)
 
 
 class ModelRunner:
@@ -140,7 +139,7 @@ class ModelRunner:
         buckets = self._profile.buckets
         work = max(buckets.max_codec_work, buckets.codec_frames[-1])
         self._pcm_out = torch.zeros(work * SAMPLES_PER_CODEC_FRAME, dtype=torch.int16).to(device)
-        self._finite_out = torch.zeros(max(buckets.codec_rows), dtype=torch.bool).to(device)
+        self._sound_out = torch.zeros(max(buckets.codec_rows), dtype=torch.bool).to(device)
         self._status_out = torch.zeros(2, max_rows, dtype=torch.bool).to(device)
         tokens = max(buckets.prefill_rows) * max(buckets.prefill_tokens)
         self._prefill_text = torch.zeros(tokens, dtype=torch.int64).to(device)
@@ -187,7 +186,10 @@ class ModelRunner:
             ),
             num_frames=inputs.counts,
         )
-        self._finite_out[: shape.rows].copy_(self._is_finite(samples, inputs.counts))
+        # A slot whose talker went wrong makes codes that decode well and mean nothing. The flag
+        # travels with the samples: so early a fault costs no host read of its own.
+        is_sound = ~self.state.broken.index_select(0, inputs.slots)
+        self._sound_out[: shape.rows].copy_(is_sound & self._is_finite(samples, inputs.counts))
         self._pcm_view(shape).copy_(to_pcm16(samples))
 
     def _is_finite(self, samples: Tensor, counts: Tensor) -> Tensor:
@@ -384,8 +386,8 @@ class ModelRunner:
     def _collect(self, batch: Batch) -> _Pcm:
         num = len(batch.slots)
         samples = self._driver.copy_out(self._pcm_view(batch.shape)[:num])
-        finite = self._driver.copy_out(self._finite_out[:num])
-        return _Pcm([samples], [finite], batch)
+        is_sound = self._driver.copy_out(self._sound_out[:num])
+        return _Pcm(samples, is_sound, batch)
 
     def _redecode(self, batch: Batch, rows: list[_Row]) -> _Pcm:
         """Decode each row's history again from fresh state, then its new frames in one last call.

@@ -82,6 +82,8 @@ class ScriptedHandle:
     def samples(self, row: int, num_samples: int) -> np.ndarray:
         speech, first = self._rows[row]
         count = num_samples // SAMPLES_PER_CODEC_FRAME
+        if speech.bad_at is not None and first + count > speech.bad_at:
+            raise StepError((), "its numbers were not finite")
         frames = [frame_samples(speech, first + step) for step in range(count)]
         return np.concatenate(frames) if frames else np.empty(0, np.int16)
 
@@ -315,6 +317,14 @@ class Bench:
                 return
             self.turn()
         raise AssertionError(f"{self.engine.num_in_system} requests never ended")
+
+    def finish_until(self, is_done: Callable[[], bool], max_turns: int = 20_000) -> None:
+        """Turn until something has happened."""
+        for _ in range(max_turns):
+            if is_done():
+                return
+            self.turn()
+        raise AssertionError("it never happened")
 
     def held(self) -> Mapping[str, int]:
         """Everything that must be zero when nobody is left."""

@@ -254,9 +254,7 @@ def test_a_prompt_that_no_captured_prefill_covers_is_refused():
     desk = bench()
 
     with pytest.raises(UnsayableError, match="largest captured prefill"):
-        desk.say(
-            Speech(key=1, num_codec_frames=8), num_prefill_positions=999
-        )
+        desk.say(Speech(key=1, num_codec_frames=8), num_prefill_positions=999)
 
 
 def _random_life(seed: int, num_turns: int, **settings: object) -> None:
