@@ -29,7 +29,8 @@ def test_a_thousand_requests_at_200_a_second_end_at_4995_ms():
     assert (1000, 4_995_000_000) == (len(plan), plan.arrivals[-1].scheduled_ns)
 
 
-@given(st.floats(0.5, 50), st.integers(0, 2**63))
+# At 5 a second a point of 5 s without any request is out of reach.
+@given(st.floats(5, 50), st.integers(0, 2**63))
 @settings(max_examples=25, deadline=None)
 def test_the_same_seed_gives_the_same_plan(rate_rps: float, seed: int):
     """Arrivals and prompts are equal whenever and however often they are built."""

@@ -126,6 +126,21 @@ def test_a_run_is_told_on_stderr_and_kept_in_its_folder(earwitness, tmp_path: Pa
 
 
 @pytest.mark.slow
+def test_a_run_ends_with_its_figures_as_json(earwitness, tmp_path: Path):
+    """stdout is metrics.json alone: warm-up counted apart, the cohort as planned."""
+    with ScriptedServer(voice()) as server:
+        path = short_run_file(tmp_path, server.base_url)
+        code, out, _ = earwitness("run", path, "-o", tmp_path / "run", "--json")
+
+    [point] = json.loads(out)["points"]
+    # 3: the machine that runs the tests was too busy for figures to be trusted.
+    assert code in (0, 3)
+    assert (6, {"ok": 6}) == (point["n"], {k: v for k, v in point["outcomes"].items() if v})
+    assert 6 == point["metrics"]["audible_ttfa"]["n"]
+    assert (tmp_path / "run" / "report.html").is_file()
+
+
+@pytest.mark.slow
 def test_a_run_in_which_everything_failed_is_exit_5(earwitness, tmp_path: Path):
     """The folder is complete and the message says how many."""
     with ScriptedServer(voice(lambda _request: refusal())) as server:
