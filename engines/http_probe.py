@@ -9,8 +9,9 @@ from typing import Any
 
 from engines.base import EngineInfo, HttpTarget, Probe, ProbeReply
 from engines.config_errors import show
-from engines.http_contract import HttpContract, IdentitySpec, LookupSpec
-from engines.http_request import USER_AGENT, Credentials
+from engines.credentials import Credentials
+from engines.http_contract import IdentitySpec, LookupSpec, ProbeSpec
+from engines.http_request import USER_AGENT
 from engines.pointer import find
 from engines.redact import one_line
 
@@ -20,8 +21,8 @@ __all__ = ["build_probe"]
 _CANNOT_TELL = frozenset({401, 403, 429, 500, 502, 503, 504})
 
 
-def build_probe(contract: HttpContract, base_url: str, credentials: Credentials) -> Probe:
-    """The contract's probe calls at this address, with a parser for the replies."""
+def build_probe(engine: str, spec: ProbeSpec, *, base_url: str, credentials: Credentials) -> Probe:
+    """The probe calls at this http(s) address, with a parser for the replies."""
     headers = (
         ("User-Agent", USER_AGENT),
         ("Accept", "application/json"),
@@ -35,24 +36,23 @@ def build_probe(contract: HttpContract, base_url: str, credentials: Credentials)
             headers=headers,
             secret_headers=frozenset(header for header, _ in credentials.headers),
         )
-        for name, path in contract.probe.calls.items()
+        for name, path in spec.calls.items()
     }
-    return Probe(calls=calls, parse=partial(_parse, contract, credentials.secrets))
+    return Probe(calls=calls, parse=partial(_parse, engine, spec, secrets=credentials.secrets))
 
 
 def _parse(
-    contract: HttpContract, secrets: tuple[str, ...], replies: Sequence[ProbeReply]
+    engine: str, probe: ProbeSpec, replies: Sequence[ProbeReply], *, secrets: tuple[str, ...]
 ) -> EngineInfo:
     """Read the replies to all calls; what the server did not say stays empty."""
-    probe = contract.probe
     if not probe.calls:
-        return EngineInfo(contract.name, is_ready=True, reason="readiness cannot be asked")
+        return EngineInfo(engine, is_ready=True, reason="readiness cannot be asked")
     by_name = {reply.name: reply for reply in replies}
     documents = {name: _document(reply) for name, reply in by_name.items()}
-    is_ready, reason = _readiness(contract, by_name, documents)
+    is_ready, reason = _readiness(probe, by_name, documents)
     is_match, mismatch = _identity(probe.identity, by_name, documents)
     return EngineInfo(
-        contract=contract.name,
+        contract=engine,
         is_ready=is_ready,
         reason=one_line(reason, secrets=secrets),
         server_name=_first(_look_up(probe.server_name, by_name, documents)),
@@ -66,9 +66,9 @@ def _parse(
 
 
 def _readiness(
-    contract: HttpContract, replies: Mapping[str, ProbeReply], documents: Mapping[str, Any]
+    probe: ProbeSpec, replies: Mapping[str, ProbeReply], documents: Mapping[str, Any]
 ) -> tuple[bool, str]:
-    rule = contract.probe.ready
+    rule = probe.ready
     if rule is None:
         for name, answer in replies.items():
             if answer.status is not None and answer.status < 500:
@@ -77,7 +77,7 @@ def _readiness(
     reply = replies.get(asked)
     if reply is None:
         return False, "no answer"
-    path = contract.probe.calls.get(reply.name, reply.name)
+    path = probe.calls.get(reply.name, reply.name)
     if reply.status is None:
         return False, f"GET {path}: {one_line(reply.body)}"
     if rule is None or not 200 <= reply.status < 300:

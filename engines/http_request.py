@@ -3,130 +3,26 @@
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode
 
-from engines.base import AudioFormat, HttpTarget, RateSource, SpeechRequest
+from engines.base import AudioFormat, HttpTarget, RateSource
 from engines.config_errors import hint, show
+from engines.credentials import Credentials
 from engines.errors import ContractError
-from engines.http_contract import FieldSpec, FormatSpec, HttpContract, ValueType
+from engines.http_contract import FieldSpec, FormatSpec, HttpContract
 
 __all__ = [
     "USER_AGENT",
-    "Credentials",
     "assumed_format",
     "build_body",
     "build_target",
-    "check_base_url",
-    "check_params",
     "expected_format",
-    "is_loopback",
-    "resolve_credentials",
-    "resolve_values",
 ]
 
 USER_AGENT = "earwitness (speech latency benchmark)"
-
-_IS_OF_TYPE: Mapping[ValueType, Callable[[Any], bool]] = {
-    ValueType.STRING: lambda value: isinstance(value, str),
-    ValueType.INTEGER: lambda value: isinstance(value, int) and not isinstance(value, bool),
-    ValueType.NUMBER: lambda value: (
-        isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    ),
-    ValueType.BOOLEAN: lambda value: isinstance(value, bool),
-    ValueType.LIST: lambda value: isinstance(value, (list, tuple)),
-    ValueType.OBJECT: lambda value: isinstance(value, Mapping),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """Headers that hold keys, and their bare values, so that neither is ever printed."""
-
-    headers: tuple[tuple[str, str], ...] = ()
-    secrets: tuple[str, ...] = ()
-
-
-def check_base_url(url: str, *, contract: str) -> str:
-    """The URL without a trailing slash.
-
-    Raises:
-        ContractError: not an absolute http(s) URL, or one with a user, a query or a fragment.
-    """
-    parts = urlsplit(url)
-    try:
-        has_place = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        has_place = False
-    if not has_place:
-        raise ContractError(
-            f"{contract}: base_url: {show(url)} is not an http or https address such as "
-            "http://127.0.0.1:8000"
-        )
-    if "@" in parts.netloc or parts.query or parts.fragment:
-        raise ContractError(
-            f"{contract}: base_url: must hold no user, query or fragment (keys come from the "
-            "environment)"
-        )
-    return url.rstrip("/")
-
-
-def check_params(contract: HttpContract, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters of a scenario, each known to the contract and of its type and range.
-
-    Raises:
-        ContractError: one line that names the parameter, with the closest known name.
-    """
-    known = contract.parameters()
-    for name, value in params.items():
-        at = f"{contract.name}: params.{name}"
-        if name not in known:
-            listed = ", ".join(sorted(known)) or "none"
-            raise ContractError(f"{at}: unknown parameter{hint(name, known)}; known: {listed}")
-        if value is not None:
-            _check_value(known[name], value, at)
-    return dict(params)
-
-
-def _check_value(field: FieldSpec, value: Any, at: str) -> None:
-    if not _IS_OF_TYPE[field.type](value):
-        raise ContractError(f"{at}: {show(value)} is not of type {field.type}")
-    if field.one_of and value not in field.one_of:
-        options = [str(option) for option in field.one_of]
-        raise ContractError(
-            f"{at}: {show(value)} is not one of {', '.join(options)}{hint(value, options)}"
-        )
-    if field.min is not None and value < field.min:
-        raise ContractError(f"{at}: {show(value)} is below {field.min:g}")
-    if field.max is not None and value > field.max:
-        raise ContractError(f"{at}: {show(value)} is above {field.max:g}")
-
-
-def resolve_values(
-    contract: HttpContract, params: Mapping[str, Any], request: SpeechRequest
-) -> dict[str, Any]:
-    """The value of every parameter for one request; None where it is left out.
-
-    The request's own voice and language win over parameters of that name, those over defaults.
-
-    Raises:
-        ContractError: a required parameter has no value.
-    """
-    values: dict[str, Any] = {}
-    for name, field in contract.parameters().items():
-        own = {"voice": request.voice, "language": request.language}.get(field.source)
-        value = own if own is not None else params.get(name)
-        values[name] = field.default if value is None else value
-        if field.required and values[name] is None:
-            raise ContractError(f"{contract.name}: params.{name}: is required and has no default")
-    for own_name in ("voice", "language"):
-        if getattr(request, own_name) is not None and own_name not in values:
-            raise ContractError(f"{contract.name}: this engine takes no {own_name}")
-    return values
 
 
 def expected_format(contract: HttpContract, values: Mapping[str, Any]) -> AudioFormat | None:
@@ -264,47 +160,3 @@ def _plain(value: Any) -> str:
     if isinstance(value, (Mapping, list, tuple)):
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     return str(value)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether `host` names this machine whatever the resolver says."""
-    return host in ("localhost", "::1") or re.fullmatch(r"127(\.\d{1,3}){3}", host) is not None
-
-
-def resolve_credentials(
-    contract: HttpContract,
-    base_url: str,
-    *,
-    environ: Mapping[str, str],
-    key_hosts: Collection[str] = (),
-) -> Credentials:
-    """The keys that may be sent to this address.
-
-    A key belongs to its contract's hosts. To any other address it is not sent, unless the caller
-    names that host in `key_hosts`; and never in the clear over a network.
-
-    Raises:
-        ContractError: a needed variable is not set, or a key would travel unencrypted.
-    """
-    auth = contract.auth
-    parts = urlsplit(base_url)
-    host = parts.hostname or ""
-    if auth is None or host not in (*auth.hosts, *key_hosts):
-        return Credentials()
-    headers: list[tuple[str, str]] = []
-    secrets: list[str] = []
-    for header, credential in auth.headers.items():
-        key = environ.get(credential.env, "").strip()
-        if not key and auth.required:
-            raise ContractError(f"{contract.name}: {host} needs a key: set {credential.env}")
-        if not key:
-            continue
-        if not key.isascii() or not key.isprintable():
-            raise ContractError(f"{contract.name}: {credential.env} holds characters no header may")
-        headers.append((header, credential.prefix + key))
-        secrets.append(key)
-    if secrets and parts.scheme != "https" and not is_loopback(host):
-        raise ContractError(
-            f"{contract.name}: base_url: a key would cross the network unencrypted; use https"
-        )
-    return Credentials(tuple(headers), tuple(secrets))

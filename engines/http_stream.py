@@ -32,22 +32,15 @@ from engines.base import (
     SpeechRequest,
     StreamBytes,
 )
+from engines.credentials import Credentials
 from engines.errors import ContractError
 from engines.event_stream import EventBody, NdjsonParser, SseParser
 from engines.http_body import BodyReader, ErrorBody, RawBody, protocol_error
 from engines.http_contract import AcceptSpec, HttpContract, ReadBody, load_contract
 from engines.http_probe import build_probe
-from engines.http_request import (
-    Credentials,
-    assumed_format,
-    build_body,
-    build_target,
-    check_base_url,
-    check_params,
-    expected_format,
-    resolve_values,
-)
+from engines.http_request import assumed_format, build_body, build_target, expected_format
 from engines.outcomes import TransportOutcome
+from engines.params import check_base_url, check_params, resolve_values
 from engines.redact import one_line
 
 __all__ = ["HttpContract", "HttpStreamAdapter", "HttpStreamExchange", "load_contract"]
@@ -58,7 +51,7 @@ _TEXT_TYPES = ("application/json", "application/problem+json", "text/plain", "te
 class HttpStreamAdapter:
     """An engine at one address, as one contract describes it."""
 
-    __slots__ = ("_credentials", "_params", "base_url", "contract")
+    __slots__ = ("_credentials", "_known", "_params", "base_url", "contract")
 
     def __init__(
         self,
@@ -77,8 +70,9 @@ class HttpStreamAdapter:
         if address is None:
             raise ContractError(f"{contract.name}: base_url: is required; this engine has no usual")
         self.contract = contract
-        self.base_url = check_base_url(address, contract=contract.name)
-        self._params = check_params(contract, params or {})
+        self.base_url = check_base_url(address, engine=contract.name)
+        self._known = contract.parameters()
+        self._params = check_params(contract.name, self._known, params or {})
         self._credentials = credentials or Credentials()
 
     @property
@@ -125,8 +119,8 @@ class HttpStreamAdapter:
             )
         params = self._params
         if request.params:
-            params = {**params, **check_params(contract, request.params)}
-        values = resolve_values(contract, params, request)
+            params = {**params, **check_params(contract.name, self._known, request.params)}
+        values = resolve_values(contract.name, self._known, params, request)
         return HttpStreamExchange(
             contract,
             build_target(
@@ -144,7 +138,9 @@ class HttpStreamAdapter:
 
     def probe(self) -> Probe:
         """The contract's calls, below this base URL."""
-        return build_probe(self.contract, self.base_url, self._credentials)
+        return build_probe(
+            self.name, self.contract.probe, base_url=self.base_url, credentials=self._credentials
+        )
 
 
 class HttpStreamExchange:

@@ -17,9 +17,9 @@ from typing import Any, cast
 
 from engines.base import Adapter, Capabilities, EngineCard
 from engines.config_errors import hint
+from engines.credentials import resolve_credentials
 from engines.errors import ContractError, EngineError, UnknownEngineError
 from engines.http_contract import HttpContract, builtin_contracts, load_contract
-from engines.http_request import resolve_credentials
 from engines.http_stream import HttpStreamAdapter
 
 __all__ = ["ENTRY_POINT_GROUP", "EngineCard", "card", "create", "names"]
@@ -66,7 +66,8 @@ def create(
     if _is_contract(name):
         contract = load_contract(name, allow_env=allow_env)
         credentials = resolve_credentials(
-            contract,
+            contract.name,
+            contract.auth,
             base_url or contract.base_url or "",
             environ=os.environ if environ is None else environ,
             key_hosts=key_hosts,

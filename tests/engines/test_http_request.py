@@ -9,7 +9,7 @@ import pytest
 from engines import registry
 from engines.base import HttpTarget, SpeechRequest
 from engines.errors import ContractError
-from engines.http_request import is_loopback
+from engines.params import is_loopback
 
 HELLO = SpeechRequest("r1", "Hello.")
 KEY = {"OPENAI_API_KEY": "sk-test-0123456789abcdef"}
