@@ -19,6 +19,7 @@ from engines.base import PayloadEncoding
 from harness.records import Phase
 from harness.store import StoredRun, open_run
 from harness.truth.expected import Bracket, ExpectedReply
+from harness.truth.marks import read_mark
 
 __all__ = ["REPORTED_METRICS", "ChunkArrays", "Pair", "Reported", "TruthRun", "open_truth_run"]
 
@@ -66,6 +67,7 @@ class Pair:
 
     reported: Reported
     chunks: ChunkArrays
+    payload: bytes | None
     truth: ExpectedReply | None
     shift_ns: int
     is_message: bool
@@ -100,13 +102,13 @@ class TruthRun:
         none = chunks.iloc[:0]
         measured = requests[requests["phase"] == Phase.MEASURE.value]
         for row in measured.to_dict("records"):
-            timing = row["server_timing"]
-            facts = json.loads(timing) if isinstance(timing, str) else {}
-            number = facts.get("truth_request")
+            payload = self.stored.payload(row["request_id"])
+            number = _truth_number(row["server_timing"], payload)
             yield Pair(
                 reported=_reported(row),
                 chunks=_arrays(rows_of.get(row["request_id"], none)),
-                truth=None if number is None else expected[int(number)],
+                payload=payload,
+                truth=None if number is None else expected.get(number),
                 shift_ns=-self.anchor_ns,
                 is_message=row["payload_encoding"] == PayloadEncoding.BASE64.value,
             )
@@ -126,6 +128,18 @@ def open_truth_run(folder: Path) -> TruthRun:
             "be compared with a truth log"
         )
     return TruthRun(stored, int(anchor_ns))
+
+
+def _truth_number(server_timing: Any, payload: bytes | None) -> int | None:
+    """The server's number of a request: as its header said, or as its first chunk is marked.
+
+    A reply that was broken off leaves no facts in the record.
+    """
+    facts = json.loads(server_timing) if isinstance(server_timing, str) else {}
+    if "truth_request" in facts:
+        return int(facts["truth_request"])
+    mark = None if payload is None else read_mark(payload)
+    return None if mark is None else mark.request
 
 
 def _reported(row: Mapping[Hashable, Any]) -> Reported:

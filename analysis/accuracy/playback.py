@@ -49,15 +49,15 @@ class PlaybackCollector:
         self.num_replies_undecided += self.num_undecided > undecided_before
 
     def _add(self, stall_ns: int, is_undecided: bool, true: Bracket) -> None:
+        is_certain = true.lo_ns >= _MIN_NS
+        is_certainly_none = true.hi_ns is not None and true.hi_ns < _MIN_NS
         self.num_chunks += 1
+        self.num_true += is_certain
         if is_undecided:
             self.num_undecided += 1
             return
         is_reported = stall_ns >= _MIN_NS
-        is_certain = true.lo_ns >= _MIN_NS
-        is_certainly_none = true.hi_ns is not None and true.hi_ns < _MIN_NS
         self.num_reported += is_reported
-        self.num_true += is_certain
         if not is_certain and not is_certainly_none:
             self.num_ambiguous += 1
         elif is_reported and is_certainly_none:

@@ -129,8 +129,8 @@ class IdentityCollector:
     num_wrong: int = 0
     wrong_outcomes: list[str] = field(default_factory=list)
 
-    def add(self, pair: Pair, payload: bytes | None) -> None:
-        """One request and its stored payload."""
+    def add(self, pair: Pair) -> None:
+        """One request."""
         self.num_requests += 1
         truth = pair.truth
         if truth is None:
@@ -140,8 +140,8 @@ class IdentityCollector:
         if outcome != wanted.value:
             where = f"{pair.reported.request_id} ({truth.script.name})"
             self.wrong_outcomes.append(f"{where}: {outcome}, expected {wanted.value}")
-        if payload is not None:
-            self._check_marks(pair, truth, payload)
+        if pair.payload is not None:
+            self._check_marks(pair, truth, pair.payload)
 
     def _check_marks(self, pair: Pair, truth: ExpectedReply, payload: bytes) -> None:
         skip = 1 if truth.script.container is Container.WAV else 0
