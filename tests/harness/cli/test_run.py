@@ -291,6 +291,36 @@ def test_a_killed_run_is_recovered_by_the_command(earwitness, tmp_path: Path):
     assert len(open_run(tmp_path / "run").requests) == found["num_requests"]
 
 
+_SMALL_DISK = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv.pop(1)),) * 2)
+"""
+
+
+@pytest.mark.slow
+def test_a_disk_that_fills_up_during_a_run_is_exit_6(earwitness, tmp_path: Path):
+    """Files may grow to 30 kB here: the run ends at once, in one line, and can be recovered."""
+    phases = {"warmup_s": 0.0, "measure_s": 30.0, "drain_s": 1.0}
+    with ScriptedServer(voice()) as server:
+        path = short_run_file(tmp_path, server.base_url, phases=phases)
+        program = [sys.executable, "-c", _SMALL_DISK + _COMMAND, "30000"]
+        process = subprocess.run(
+            [*program, "run", str(path), "-o", str(tmp_path / "run")],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=20,
+        )
+
+    assert 6 == process.returncode
+    assert "make room, then run `earwitness recover`" in process.stderr.splitlines()[-1]
+    assert "Traceback" not in process.stderr
+    before = len(open_run(tmp_path / "run").requests)
+    code, out, _ = earwitness("recover", tmp_path / "run", "--json")
+    # Each reply has 8.8 kB of audio: three of them fit.
+    assert (0, 3, 3) == (code, before, json.loads(out)["num_requests"])
+
+
 def test_recovering_what_is_no_run_is_exit_6(earwitness, tmp_path: Path):
     """One line."""
     code, _, err = earwitness("recover", tmp_path)
