@@ -200,7 +200,7 @@ _POINT_COLUMNS = (
     Column("received p50", "audible_received", is_detail=True),
     Column("received p95", "audible_received"),
     Column("from schedule p95", "audible_ttfa_from_schedule", is_detail=True),
-    Column("underruns", "underrun_rate"),
+    Column("stutter", "underrun_rate"),
     Column("stalls p95", "stall_total", is_detail=True),
     Column("failed", "failure_rate"),
     Column("WER", "wer", is_detail=True),

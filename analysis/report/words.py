@@ -56,10 +56,14 @@ def share_of(hits: int, total: int) -> str:
 
 
 def interval_share(lo: float | None, hi: float | None) -> str:
-    """A 95 % interval of a share, or that there is none."""
+    """A 95 % interval of a share, its ends to two digits, or that there is none."""
     if lo is None or hi is None:
         return "no interval"
-    return f"{share(lo).removesuffix(' %')}–{share(hi)}"
+    return f"{_two_digits(100 * lo)}–{_two_digits(100 * hi)} %"
+
+
+def _two_digits(percent: float) -> str:
+    return f"{percent:.0f}" if percent >= 10 else f"{percent:.2g}"
 
 
 def count(total: int, noun: str) -> str:
@@ -76,8 +80,13 @@ def percentile_note(metric: Mapping[str, Any], percent: int) -> str:
         return "no interval"
     if found["status"] == PercentileStatus.NOT_ESTIMABLE:
         return "not estimable"
-    upper = "not reached" if found["hi"] is None else number(found["hi"])
-    return f"{number(found['lo'])}–{upper}"
+    upper = "not reached" if found["hi"] is None else _end(found["hi"])
+    return f"{_end(found['lo'])}–{upper}"
+
+
+def _end(value: float) -> str:
+    """An interval's end: known to fewer digits than the value inside it."""
+    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def with_note(cell: Cell, note: str) -> Cell:
