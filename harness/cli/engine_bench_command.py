@@ -8,14 +8,17 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from harness.errors import MissingExtraError, ScenarioError
-from reference_engine.clock import thread_cpu_ns
+from reference_engine.clock import MonotonicClock, thread_cpu_ns
 from reference_engine.config import Profile, load_profile
 from reference_engine.engine_bench import TurnCosts, measure_turns
+
+if TYPE_CHECKING:
+    from reference_engine.official.speed import SpeedComparison
 
 __all__ = ["BenchRequest", "run_bench"]
 
@@ -29,6 +32,8 @@ class BenchRequest:
     num_turns: int
     checkpoint: Path | None = None
     shape: str | None = None
+    # Interpreter of the official package to race against; None for no race.
+    official_python: Path | None = None
     is_json: bool = False
 
 
@@ -44,11 +49,16 @@ def run_bench(request: BenchRequest) -> None:
         for num in _streams(request.streams)
     ]
     steps = _steps(request, profile)
+    race = _race(request)
     if request.is_json:
-        typer.echo(json.dumps({"turns": [dataclasses.asdict(each) for each in turns], **steps}))
+        turn_rows = [dataclasses.asdict(each) for each in turns]
+        official = {"official": race.as_json()} if race else {}
+        typer.echo(json.dumps({"turns": turn_rows, **steps, **official}))
         return
     _print_turns(turns)
     _print_steps(steps)
+    if race:
+        _print_race(race)
 
 
 def _streams(text: str) -> list[int]:
@@ -80,6 +90,44 @@ def _steps(request: BenchRequest, profile: Profile) -> dict[str, Any]:
         folder = Path(made) / "checkpoint"
         make_checkpoint(folder, shape=str(request.shape), seed=0)
         return measure_steps(folder, profile).as_json()
+
+
+def _race(request: BenchRequest) -> SpeedComparison | None:
+    """Codec frames a second of both, in one interleaved run; None where no race was asked for."""
+    if request.official_python is None:
+        return None
+    try:
+        from reference_engine.checkpoint.make import make_checkpoint
+        from reference_engine.official.speed import compare_official
+    except ModuleNotFoundError as missing:
+        raise MissingExtraError(
+            f"{missing.name} is not installed; pip install 'earwitness[reference]'"
+        ) from None
+    python, clock = request.official_python, MonotonicClock()
+    if request.checkpoint is not None:
+        return compare_official(request.checkpoint, python=python, clock=clock)
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made) / "checkpoint"
+        make_checkpoint(folder, shape=request.shape or "tiny", seed=0)
+        return compare_official(folder, python=python, clock=clock)
+
+
+def _print_race(race: SpeedComparison) -> None:
+    typer.echo(
+        f"\ncodec frames a second, one CPU thread, {race.frames_per_request} frames a request,"
+        f" best of {race.rounds} interleaved rounds"
+    )
+    typer.echo(
+        f"{'drawing':>8} {'batch':>6} {'ours':>9} {'official':>9} {'ratio':>7}"
+        f" {'to official at batch 1':>24}"
+    )
+    for row in race.rows:
+        alone = race.row(sampled=row.sampled, batch=race.rows[0].batch)
+        typer.echo(
+            f"{'sampled' if row.sampled else 'greedy':>8} {row.batch:>6} {row.ours_fps:>9.1f}"
+            f" {row.official_fps:>9.1f} {row.ratio:>6.1f}x"
+            f" {row.ours_fps / alone.official_fps:>23.1f}x"
+        )
 
 
 def _print_turns(turns: Sequence[TurnCosts]) -> None:

@@ -91,6 +91,17 @@ def engine_bench(
         str | None,
         typer.Option("--random", help="Also time a random checkpoint of this shape (tiny)."),
     ] = None,
+    compare_official: Annotated[
+        bool,
+        typer.Option(
+            "--compare-official",
+            help="Also race the official package (tiny random checkpoint unless one is named).",
+        ),
+    ] = False,
+    official_python: Annotated[
+        Path,
+        typer.Option("--official-python", help="Interpreter that has the official package."),
+    ] = Path(".venv-oracle/bin/python"),
     json_: JsonOption = False,
 ) -> None:
     """Time what the host costs a scheduling turn, and what the steps of a checkpoint take."""
@@ -103,6 +114,7 @@ def engine_bench(
             num_turns=turns,
             checkpoint=checkpoint,
             shape=shape,
+            official_python=official_python if compare_official else None,
             is_json=json_,
         )
     )

@@ -71,6 +71,7 @@ def run_official(job: Mapping[str, object], folder: Path) -> Mapping[str, np.nda
         "TRANSFORMERS_OFFLINE": "1",
         "OMP_NUM_THREADS": "1",
         "TOKENIZERS_PARALLELISM": "false",
+        "PYTHONPATH": str(ROOT),
     }
     done = subprocess.run(
         [str(PYTHON), "-P", str(RUNNER), str(job_path), str(out_path)],

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import json
 import sys
-import types
-import warnings
-from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import numpy as np
@@ -23,31 +20,13 @@ from transformers import (
     TopPLogitsWarper,
 )
 
-
-def _stub(*names: str) -> None:
-    """Empty modules for what the package imports for another tokenizer and never uses here."""
-    for name in names:
-        module = types.ModuleType(name)
-        module.__path__ = []
-        module.__spec__ = ModuleSpec(name, None)
-        sys.modules[name] = module
-        parent, _, child = name.rpartition(".")
-        if parent:
-            setattr(sys.modules[parent], child, module)
-
-
-warnings.filterwarnings("ignore")
-_stub("sox", "onnxruntime", "torchaudio", "torchaudio.compliance", "torchaudio.compliance.kaldi")
-
-from qwen_tts import Qwen3TTSModel  # noqa: E402
-
-GREEDY = {"do_sample": False, "subtalker_dosample": False}
+from reference_engine.official.loading import GREEDY, generate_codes, load_official
 
 
 class Trace:
     """Records the scores behind every code of one generation."""
 
-    def __init__(self, model: Qwen3TTSModel) -> None:
+    def __init__(self, model) -> None:
         self.talker: list[torch.Tensor] = []
         self.predictor: list[torch.Tensor] = []
         talker = model.model.talker
@@ -70,48 +49,28 @@ class Trace:
         return torch.stack(self.talker).numpy(), predictor.view(num_frames, 15, -1).numpy()
 
 
-def load(folder: str) -> Qwen3TTSModel:
-    return Qwen3TTSModel.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
-
-
-def generate(model: Qwen3TTSModel, request: dict, *, sampling: dict) -> list[np.ndarray]:
-    """Codes of one request, or of several in one batch where its values are lists."""
-    found = []
-    decode = model.model.speech_tokenizer.decode
-
-    def spy(items):
-        found.extend(item["audio_codes"].numpy() for item in items)
-        return [np.zeros(1)], 24000
-
-    model.model.speech_tokenizer.decode = spy
-    try:
-        model.generate_custom_voice(
+def run_requests(model, requests: list[dict], out: dict) -> None:
+    for request in requests:
+        key = request["key"]
+        text = model._build_assistant_text(request["text"])
+        out[f"{key}/ids"] = model._tokenize_texts([text])[0][0].numpy()
+        trace = Trace(model) if request["trace"] else None
+        (codes,) = generate_codes(
+            model,
             text=request["text"],
             speaker=request["speaker"],
             language=request["language"],
             instruct=request["instruct"],
             non_streaming_mode=request["layout"] == "whole",
             max_new_tokens=request["max_new_tokens"],
-            **sampling,
+            **GREEDY,
         )
-    finally:
-        model.model.speech_tokenizer.decode = decode
-    return found
-
-
-def run_requests(model: Qwen3TTSModel, requests: list[dict], out: dict) -> None:
-    for request in requests:
-        key = request["key"]
-        text = model._build_assistant_text(request["text"])
-        out[f"{key}/ids"] = model._tokenize_texts([text])[0][0].numpy()
-        trace = Trace(model) if request["trace"] else None
-        (codes,) = generate(model, request, sampling=GREEDY)
-        out[f"{key}/codes"] = codes
+        out[f"{key}/codes"] = codes.numpy()
         if trace is not None:
             out[f"{key}/talker"], out[f"{key}/predictor"] = trace.close(len(codes))
 
 
-def run_codec(model: Qwen3TTSModel, clips: list[dict], out: dict) -> None:
+def run_codec(model, clips: list[dict], out: dict) -> None:
     """Decode with the decoder module itself: the wrapper cuts long clips and re-decodes them."""
     decoder = model.model.speech_tokenizer.model.decoder
     for clip in clips:
@@ -146,7 +105,7 @@ def main(job_path: str, out_path: str) -> None:
     job = json.loads(Path(job_path).read_text())
     out: dict[str, np.ndarray] = {}
     for checkpoint in job["checkpoints"]:
-        model = load(checkpoint["folder"])
+        model = load_official(checkpoint["folder"])
         run_requests(model, checkpoint["requests"], out)
         run_codec(model, checkpoint["clips"], out)
     run_warpers(job["warpers"], out)
