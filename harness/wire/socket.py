@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import socket
 import struct
 from collections import deque
@@ -262,7 +263,22 @@ class StampedSocket:
                 self._rest(len(data))
                 return
             if is_drained:
+                self._look_for_break()
                 return
+        # Not by the next wake-up: see `_look_for_break`.
+        self._options.loop.call_soon(self._on_readable)
+
+    def _look_for_break(self) -> None:
+        """Ask whether the connection broke behind the bytes just read.
+
+        libuv reports a broken socket once and then stops watching it. Where the reset was there
+        together with the last bytes, that one call has just been spent on the bytes, and without
+        asking nobody would ever hear of the reset.
+        """
+        if self._sock is not None:
+            code = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            if code:
+                self._report_error(OSError(code, os.strerror(code)))
 
     def _stamp(self, ancillary: list[tuple[int, int, bytes]], read_ns: int) -> Stamp:
         stats = self._options.stats

@@ -339,6 +339,31 @@ def _options(clock: RunClock, *, is_kernel_stamped: bool = True) -> SocketOption
     )
 
 
+@pytest.mark.parametrize("runner", [run, asyncio.run], ids=["default loop", "asyncio"])
+def test_reset_behind_the_last_bytes_is_heard_of(runner: Callable):
+    """Bytes and reset are there before the loop looks: first the bytes, then the error."""
+
+    async def receive() -> Received:
+        received = Received()
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            stream = StampedSocket(_options(RunClock()), received)
+            stream.connect(Address(socket.AF_INET, listener.getsockname()))
+            await received.until(lambda: bool(received.phases))
+            peer, _ = listener.accept()
+            # On the loop's own thread, so that it sees both at once.
+            peer.send(b"last words")
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("@ii", 1, 0))
+            peer.close()
+            await received.until(lambda: bool(received.errors))
+            stream.close()
+        return received
+
+    received = runner(receive())
+
+    assert [b"last words"] == received.data
+    assert [errno.ECONNRESET] == [error.errno for error in received.errors]
+
+
 @pytest.mark.parametrize("is_kernel_stamped", [True, False])
 @pytest.mark.parametrize("runner", [run, asyncio.run], ids=["default loop", "asyncio"])
 def test_arrival_lies_in_the_senders_bracket(is_kernel_stamped: bool, runner: Callable):
