@@ -11,7 +11,6 @@ from engines.base import EngineInfo, HttpTarget, Probe, ProbeReply
 from engines.config_errors import show
 from engines.credentials import Credentials
 from engines.http_contract import IdentitySpec, LookupSpec, ProbeSpec
-from engines.http_request import USER_AGENT
 from engines.pointer import find
 from engines.redact import one_line
 
@@ -24,7 +23,6 @@ _CANNOT_TELL = frozenset({401, 403, 429, 500, 502, 503, 504})
 def build_probe(engine: str, spec: ProbeSpec, *, base_url: str, credentials: Credentials) -> Probe:
     """The probe calls at this http(s) address, with a parser for the replies."""
     headers = (
-        ("User-Agent", USER_AGENT),
         ("Accept", "application/json"),
         ("Accept-Encoding", "identity"),
         *credentials.headers,

@@ -15,14 +15,11 @@ from engines.errors import ContractError
 from engines.http_contract import FieldSpec, FormatSpec, HttpContract
 
 __all__ = [
-    "USER_AGENT",
     "assumed_format",
     "build_body",
     "build_target",
     "expected_format",
 ]
-
-USER_AGENT = "earwitness (speech latency benchmark)"
 
 
 def expected_format(contract: HttpContract, values: Mapping[str, Any]) -> AudioFormat | None:
@@ -84,7 +81,7 @@ def build_target(
         if (value := _field_value(key, field, values, text)) is not None
     ]
     url = f"{base_url}{path}" + (f"?{urlencode(query, quote_via=quote)}" if query else "")
-    headers = [("User-Agent", USER_AGENT), ("Accept-Encoding", "identity")]
+    headers = [("Accept-Encoding", "identity")]
     headers += list(request.headers.items())
     given = {name.lower() for name in request.headers}
     if request.encoding != "none" and "content-type" not in given:

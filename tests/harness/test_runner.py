@@ -48,6 +48,17 @@ def test_every_planned_request_is_stored_with_what_was_received(tmp_path: Path):
     assert {"ok"} == set(stored.requests["transport_outcome"])
 
 
+def test_servers_are_told_who_loads_them(tmp_path: Path):
+    """Probes and speech alike carry the User-Agent with the contact of the consent."""
+    consent = {"host": "h", "contact": "me@example.com", "max_rps": 1, "max_requests": 1}
+    with ScriptedServer(voice()) as server:
+        _run(_plan(server.base_url, authorization=consent), tmp_path / "run")
+
+    [agent] = {request.header("user-agent") for request in server.requests}
+    assert "earwitness/" in (agent or "")
+    assert "contact me@example.com" in (agent or "")
+
+
 def test_chunk_bytes_add_up_to_body_and_payload(tmp_path: Path):
     """For every request: sum of chunks = body = stored payload = what the server wrote."""
     with ScriptedServer(voice()) as server:
