@@ -24,8 +24,10 @@ from analysis.stats.dependence import variance_inflation
 
 __all__ = [
     "Difference",
+    "Interval",
     "PairedSample",
     "Statistic",
+    "interval_over_seeds",
     "mean_statistic",
     "paired_difference",
     "quantile_statistic",
@@ -38,6 +40,7 @@ Statistic = Callable[[FloatArray], FloatArray]
 
 NUM_RESAMPLES = 1000
 _MIN_BLOCKS = 4
+_MIN_SEEDS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +71,14 @@ class Difference:
     def is_clear(self) -> bool:
         """Whether the interval leaves out 0."""
         return self.lo is not None and self.hi is not None and (self.lo > 0 or self.hi < 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A 95 % interval; ends may be +inf."""
+
+    lo: float
+    hi: float
 
 
 def quantile_statistic(percent: int) -> Statistic:
@@ -139,6 +150,23 @@ def unpaired_difference(
     return _difference(a, b, _minus(at_b, at_a), num_pairs=0, num_seeds=min(seeds_a, seeds_b))
 
 
+def interval_over_seeds(
+    values: Sequence[FloatArray],
+    statistic: Statistic,
+    *,
+    seed: int = 0,
+    num_resamples: int = NUM_RESAMPLES,
+) -> Interval | None:
+    """The interval of a statistic over several seeds; None below three, where seeds cannot tell."""
+    kept = [PairedSample(each, each) for each in values if len(each)]
+    if len(kept) < _MIN_SEEDS:
+        return None
+    pooled = np.concatenate([sample.first for sample in kept])
+    random = np.random.default_rng(seed)
+    ordered = np.sort(statistic(pooled[_draw(kept, random, num_resamples)]))
+    return Interval(*_ends(ordered))
+
+
 # -- resampling -----------------------------------------------------------------------------------
 
 
@@ -186,7 +214,7 @@ def _difference(
 ) -> Difference:
     ordered = np.sort(differences)
     count = len(ordered)
-    tail = (1 - 0.95) / 2
+    lo, hi = _ends(ordered)
     below = (np.count_nonzero(ordered <= 0) + 1) / (count + 1)
     above = (np.count_nonzero(ordered >= 0) + 1) / (count + 1)
     value = 0.0 if math.isinf(first) and math.isinf(second) else second - first
@@ -194,9 +222,15 @@ def _difference(
         first=first,
         second=second,
         value=value,
-        lo=float(ordered[math.floor(tail * count)]),
-        hi=float(ordered[min(count - 1, math.ceil((1 - tail) * count) - 1)]),
+        lo=lo,
+        hi=hi,
         p_value=float(min(1.0, 2 * min(below, above))),
         num_pairs=num_pairs,
         num_seeds=num_seeds,
     )
+
+
+def _ends(ordered: FloatArray) -> tuple[float, float]:
+    """The 2.5 % and 97.5 % points."""
+    count = len(ordered)
+    return float(ordered[math.floor(0.025 * count)]), float(ordered[math.ceil(0.975 * count) - 1])

@@ -1,0 +1,348 @@
+"""Which engine is better, at which rate, by how much, how sure, and by what means.
+
+Same seeds give the same arrivals and prompts, so every difference is taken request by request and
+its interval by a block bootstrap over them. What is claimed has passed a correction for looking at
+several metrics. Runs that differ in what must be alike are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+import numpy as np
+
+from analysis.errors import NotComparableError
+from analysis.evidence import PointEvidence, RunEvidence, load_evidence, machine_differences
+from analysis.metrics import Better, registry
+from analysis.pairing import (
+    PointPair,
+    difference_of,
+    metric_values,
+    pair_points,
+    share_values,
+)
+from analysis.stats.bootstrap import Difference, mean_statistic, quantile_statistic
+from analysis.stats.multiple import holm
+from analysis.view import AnalysisSettings
+
+__all__ = [
+    "Comparison",
+    "Contender",
+    "Decomposition",
+    "Finding",
+    "MetricDifference",
+    "RateComparison",
+    "compare",
+    "contenders_of",
+]
+
+SIGNIFICANT = 0.05
+
+
+class Finding(StrEnum):
+    """What may be claimed about the second against the first."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    NOT_SHOWN = "not_shown"  # the interval holds 0, or only chance of many metrics
+    NOT_MEASURED = "not_measured"
+
+
+@dataclass(frozen=True, slots=True)
+class Contender:
+    """One engine of one run."""
+
+    label: str
+    engine: str
+    run: RunEvidence
+
+
+@dataclass(frozen=True, slots=True)
+class MetricDifference:
+    """One metric at one statistic. `adjusted_p` is corrected for all metrics of this rate."""
+
+    metric: str
+    statistic: str
+    unit: str
+    better: Better
+    difference: Difference
+    adjusted_p: float | None
+    finding: Finding
+
+
+@dataclass(frozen=True, slots=True)
+class Decomposition:
+    """Where the mean difference in audible TTFA comes from; the three parts add up to it, in ms.
+
+    Over the requests that were heard on both sides. A server that cuts its leading silence gains in
+    the second part, one that computes faster in the first.
+    """
+
+    num_pairs: int
+    total_ms: float
+    first_playable_ms: float
+    leading_silence_ms: float
+    stalls_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class RateComparison:
+    """Two contenders at one rate."""
+
+    rate_rps: float
+    first: str
+    second: str
+    is_paired: bool
+    differences: tuple[MetricDifference, ...]
+    decomposition: Decomposition | None
+    cautions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Every contender against the first, at every rate that both have.
+
+    notes: what differs between the runs and may explain a difference.
+    """
+
+    contenders: tuple[str, ...]
+    notes: tuple[str, ...]
+    rates: tuple[RateComparison, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    metric: str
+    percent: int | None  # None: a share
+
+    @property
+    def statistic(self) -> str:
+        return "share" if self.percent is None else f"p{self.percent}"
+
+
+# Few on purpose: every further metric makes each claim harder.
+_COMPARED = (
+    _Compared("audible_ttfa", 50),
+    _Compared("audible_ttfa", 95),
+    _Compared("audible_received", 95),
+    _Compared("ttfp", 50),
+    _Compared("e2e", 50),
+    _Compared("required_delay", 95),
+    _Compared("underrun_rate", None),
+    _Compared("failure_rate", None),
+)
+
+
+def contenders_of(
+    paths: Sequence[Path], *, settings: AnalysisSettings | None = None
+) -> list[Contender]:
+    """Every engine of every run, in order; the first is what the others are held against.
+
+    Raises:
+        RunFolderError, RulesError: a path is neither a run nor a baseline.
+        NotComparableError: fewer than two engines in all.
+    """
+    runs = [load_evidence(path, settings=settings) for path in paths]
+    engines = [(run, engine) for run in runs for engine in run.engines]
+    if len(engines) < 2:
+        raise NotComparableError(
+            f"{', '.join(map(str, paths))}: holds {len(engines)} engine, a comparison needs two;"
+            " name a second run"
+        )
+    is_named_twice = len({engine for _, engine in engines}) < len(engines)
+    return [
+        Contender(f"{Path(run.source).name}:{engine}" if is_named_twice else engine, engine, run)
+        for run, engine in engines
+    ]
+
+
+def compare(
+    contenders: Sequence[Contender], *, is_forced: bool = False, seed: int = 0
+) -> Comparison:
+    """Hold every contender against the first.
+
+    Args:
+        contenders: at least two.
+        is_forced: compare also what differs in load, prompts or reading; requests are then paired
+            only where their prompts agree.
+        seed: of the resampling.
+
+    Raises:
+        NotComparableError: the runs differ in what must be alike, or have no rate in common.
+    """
+    first = contenders[0]
+    notes: list[str] = []
+    rates: list[RateComparison] = []
+    for second in contenders[1:]:
+        differing = condition_differences(first.run, second.run)
+        if differing and not is_forced:
+            raise NotComparableError(
+                f"{first.label} and {second.label} cannot be compared: {'; '.join(differing)};"
+                " run both under one scenario, or insist with --force"
+            )
+        notes.extend(f"{second.label}: {text}" for text in differing)
+        notes.extend(f"{second.label}: {text}" for text in _environment(first.run, second.run))
+        found = list(_at_rates(first, second, is_forced=is_forced, seed=seed))
+        if not found:
+            raise NotComparableError(
+                f"{first.label} and {second.label} have no rate and seed in common:"
+                f" {_rates(first)} and {_rates(second)}"
+            )
+        rates.extend(found)
+    return Comparison(tuple(c.label for c in contenders), tuple(notes), tuple(rates))
+
+
+def condition_differences(first: RunEvidence, second: RunEvidence) -> list[str]:
+    """What must be alike and is not, in words."""
+    ours, theirs = first.fingerprint.conditions, second.fingerprint.conditions
+    return [
+        f"{key} is {ours.get(key)!r} and {theirs.get(key)!r}"
+        for key in sorted({*ours, *theirs})
+        if ours.get(key) != theirs.get(key)
+    ]
+
+
+def _environment(first: RunEvidence, second: RunEvidence) -> list[str]:
+    """What may differ, and must be told."""
+    notes = [
+        f"another machine ({text})"
+        for text in machine_differences(first.fingerprint, second.fingerprint)
+    ]
+    for what in ("versions", "revision"):
+        ours, theirs = getattr(first.fingerprint, what), getattr(second.fingerprint, what)
+        notes.extend(
+            f"{what}: {key} {ours.get(key)} and {theirs.get(key)}"
+            for key in sorted({*ours, *theirs})
+            if ours.get(key) != theirs.get(key)
+        )
+    return notes
+
+
+def _rates(contender: Contender) -> str:
+    rates = sorted({p.rate_rps for p in contender.run.points if p.engine == contender.engine})
+    return ", ".join(f"{rate:g}/s" for rate in rates) or "none"
+
+
+def _at_rates(
+    first: Contender, second: Contender, *, is_forced: bool, seed: int
+) -> list[RateComparison]:
+    found = []
+    for rate in first.run.rates_rps:
+        pairs = pair_points(first.run.at(first.engine, rate), second.run.at(second.engine, rate))
+        if not pairs:
+            continue
+        is_paired = all(pair.has_same_prompts for pair in pairs)
+        if not is_paired and not is_forced:
+            raise NotComparableError(
+                f"{first.label} and {second.label} at {rate:g}/s said different prompts at the"
+                " same place of the plan; run both under one scenario, or insist with --force"
+            )
+        found.append(_at_rate(rate, first, second, pairs, is_paired=is_paired, seed=seed))
+    return found
+
+
+def _at_rate(
+    rate: float,
+    first: Contender,
+    second: Contender,
+    pairs: Sequence[PointPair],
+    *,
+    is_paired: bool,
+    seed: int,
+) -> RateComparison:
+    differences = [
+        difference_of(
+            pairs,
+            metric_values(each.metric) if each.percent else share_values(each.metric),
+            quantile_statistic(each.percent) if each.percent else mean_statistic,
+            is_paired=is_paired,
+            seed=seed,
+        )
+        for each in _COMPARED
+    ]
+    return RateComparison(
+        rate_rps=rate,
+        first=first.label,
+        second=second.label,
+        is_paired=is_paired,
+        differences=_judged(differences),
+        decomposition=_decompose(pairs) if is_paired else None,
+        cautions=tuple(
+            text for pair in pairs for text in (*_caution(pair.first), *_caution(pair.second))
+        ),
+    )
+
+
+def _judged(differences: Sequence[Difference]) -> tuple[MetricDifference, ...]:
+    measured = [i for i, found in enumerate(differences) if found.p_value is not None]
+    corrected = holm([differences[i].p_value or 0.0 for i in measured])
+    adjusted = dict(zip(measured, corrected, strict=True))
+    judged = []
+    for index, (each, found) in enumerate(zip(_COMPARED, differences, strict=True)):
+        metric = registry()[each.metric]
+        judged.append(
+            MetricDifference(
+                metric=each.metric,
+                statistic=each.statistic,
+                unit=metric.unit,
+                better=metric.better,
+                difference=found,
+                adjusted_p=adjusted.get(index),
+                finding=_finding(found, adjusted.get(index), metric.better),
+            )
+        )
+    return tuple(judged)
+
+
+def _finding(found: Difference, adjusted_p: float | None, better: Better) -> Finding:
+    if found.value is None or adjusted_p is None:
+        return Finding.NOT_MEASURED
+    if not found.is_clear or adjusted_p >= SIGNIFICANT:
+        return Finding.NOT_SHOWN
+    is_lower = found.hi is not None and found.hi < 0
+    return Finding.BETTER if is_lower == (better is Better.LOWER) else Finding.WORSE
+
+
+def _decompose(pairs: Sequence[PointPair]) -> Decomposition | None:
+    parts = [part for pair in pairs for part in _parts(pair)]
+    if not parts:
+        return None
+    first_playable, silence, stalls = np.array(parts).mean(axis=0)
+    return Decomposition(
+        num_pairs=len(parts),
+        total_ms=float(first_playable + silence + stalls),
+        first_playable_ms=float(first_playable),
+        leading_silence_ms=float(silence),
+        stalls_ms=float(stalls),
+    )
+
+
+def _parts(pair: PointPair) -> list[list[float]]:
+    """Per request heard on both sides: differences in first playable, silence, stalls."""
+    names = ("ttfp", "leading_silence", "silence_cost")
+    sides = [[side.by_index(name) for name in names] for side in (pair.first, pair.second)]
+    shared = set.intersection(*(set(values) for side in sides for values in side))
+    found = []
+    for index in sorted(shared):
+        (a_ttfp, a_silence, a_cost), (b_ttfp, b_silence, b_cost) = (
+            [values[index] for values in side] for side in sides
+        )
+        if np.isfinite([a_ttfp, b_ttfp]).all():
+            stalls = (b_cost - b_silence) - (a_cost - a_silence)
+            found.append([b_ttfp - a_ttfp, b_silence - a_silence, stalls])
+    return found
+
+
+def _caution(point: PointEvidence) -> list[str]:
+    validity = point.summary["validity"]
+    name = f"{point.engine} at {point.rate_rps:g}/s, seed {point.seed}"
+    cautions = []
+    if validity["verdict"] != "valid":
+        codes = ", ".join(reason["code"] for reason in validity["reasons"])
+        cautions.append(f"{name}: {validity['verdict']} ({codes})")
+    if point.summary["load"] == "overloaded":
+        cautions.append(f"{name}: overloaded ({point.summary.get('load_reason')})")
+    return cautions

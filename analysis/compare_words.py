@@ -1,0 +1,169 @@
+"""A comparison in words and as JSON: one computed sentence a rate, never an adjective more."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from analysis.compare import Comparison, Decomposition, Finding, MetricDifference, RateComparison
+
+__all__ = ["comparison_json", "comparison_markdown", "sentence"]
+
+_HEADLINES = (("audible_ttfa", "p95"), ("audible_ttfa", "p50"))
+# Below this a part of a difference is not worth a word.
+_WORTH_SAYING_MS = 1.0
+
+
+def sentence(found: RateComparison) -> str:
+    """Who wins at this rate, by how much, how sure, and by what means."""
+    start = f"At {found.rate_rps:g}/s"
+    headlines = [_find(found, metric, statistic) for metric, statistic in _HEADLINES]
+    clear = [d for d in headlines if d.finding in (Finding.BETTER, Finding.WORSE)]
+    if not clear:
+        parts = [f"{start} no difference in audible TTFA is shown between {found.first} and"
+                 f" {found.second}: {_amount(headlines[0], found)}."]  # fmt: skip
+    else:
+        best = clear[0]
+        winner = found.second if best.finding is Finding.BETTER else found.first
+        parts = [f"{start} {winner} is heard sooner: {_amount(best, found)}."]
+    parts.extend(_means(found.decomposition))
+    parts.extend(_others(found))
+    if found.cautions:
+        parts.append(f"Read with care: {'; '.join(dict.fromkeys(found.cautions))}.")
+    return " ".join(parts)
+
+
+def _find(found: RateComparison, metric: str, statistic: str) -> MetricDifference:
+    return next(d for d in found.differences if (d.metric, d.statistic) == (metric, statistic))
+
+
+def _amount(each: MetricDifference, found: RateComparison) -> str:
+    difference = each.difference
+    if difference.value is None:
+        return f"{each.statistic} {each.metric} was not measured on both sides"
+    pairs = f"{difference.num_pairs} pairs" if found.is_paired else "unpaired"
+    seeds = f"{difference.num_seeds} seed{'' if difference.num_seeds == 1 else 's'}"
+    return (
+        f"{each.statistic} {each.metric} {_value(difference.first, each)} for {found.first},"
+        f" {_value(difference.second, each)} for {found.second}, a difference of"
+        f" {_signed(difference.value, each)} (95 % interval {_signed(difference.lo, each)} to"
+        f" {_signed(difference.hi, each)}; {pairs}, {seeds})"
+    )
+
+
+def _value(value: float | None, each: MetricDifference) -> str:
+    if value is None or math.isinf(value):
+        return "not reached"
+    return f"{100 * value:.1f} %" if each.unit == "share" else f"{value:.1f} {each.unit}"
+
+
+def _signed(value: float | None, each: MetricDifference) -> str:
+    if value is None or math.isinf(value):
+        return "without bound" if value is None or value > 0 else "minus without bound"
+    return f"{100 * value:+.1f} points" if each.unit == "share" else f"{value:+.1f} {each.unit}"
+
+
+def _means(found: Decomposition | None) -> Iterator[str]:
+    if found is None or abs(found.total_ms) < _WORTH_SAYING_MS:
+        return
+    yield (
+        f"Of {found.total_ms:+.1f} ms on average over {found.num_pairs} pairs heard on both sides,"
+        f" {found.first_playable_ms:+.1f} ms come from the first playable chunk (speed),"
+        f" {found.leading_silence_ms:+.1f} ms from leading silence (trimming) and"
+        f" {found.stalls_ms:+.1f} ms from stalls."
+    )
+
+
+def _others(found: RateComparison) -> Iterator[str]:
+    """Whatever else is shown, good or bad."""
+    for each in found.differences:
+        is_headline = each.metric == "audible_ttfa"
+        if is_headline or each.finding not in (Finding.BETTER, Finding.WORSE):
+            continue
+        yield (
+            f"{found.second} is {each.finding.value} in {each.statistic} {each.metric}:"
+            f" {_value(each.difference.first, each)} to {_value(each.difference.second, each)}."
+        )
+
+
+def comparison_json(found: Comparison) -> dict[str, Any]:
+    """Plain JSON; what is not reached is null with a status."""
+    return {
+        "schema_version": 1,
+        "contenders": list(found.contenders),
+        "notes": list(found.notes),
+        "rates": [_rate_json(rate) for rate in found.rates],
+    }
+
+
+def _rate_json(found: RateComparison) -> dict[str, Any]:
+    return {
+        "rate_rps": found.rate_rps,
+        "first": found.first,
+        "second": found.second,
+        "is_paired": found.is_paired,
+        "sentence": sentence(found),
+        "cautions": list(dict.fromkeys(found.cautions)),
+        "decomposition": None if found.decomposition is None else asdict(found.decomposition),
+        "differences": [_difference_json(each) for each in found.differences],
+    }
+
+
+def _difference_json(each: MetricDifference) -> dict[str, Any]:
+    found = each.difference
+    return {
+        "metric": each.metric,
+        "statistic": each.statistic,
+        "unit": each.unit,
+        "better": each.better.value,
+        "first": _side_json(found.first),
+        "second": _side_json(found.second),
+        "difference": _side_json(found.value),
+        "lo": _side_json(found.lo)["value"],
+        "hi": _side_json(found.hi)["value"],
+        "p_value": found.p_value,
+        "adjusted_p": each.adjusted_p,
+        "num_pairs": found.num_pairs,
+        "num_seeds": found.num_seeds,
+        "finding": each.finding.value,
+    }
+
+
+def _side_json(value: float | None) -> dict[str, Any]:
+    if value is None:
+        return {"value": None, "status": "not_measured"}
+    if math.isinf(value):
+        return {"value": None, "status": "not_reached"}
+    return {"value": value, "status": "ok"}
+
+
+def comparison_markdown(found: Comparison) -> str:
+    """For a terminal or a pull request."""
+    lines = [f"# {' against '.join(found.contenders)}", ""]
+    lines.extend(f"- {sentence(rate)}" for rate in found.rates)
+    for rate in found.rates:
+        lines += ["", f"## {rate.first} and {rate.second} at {rate.rate_rps:g}/s", ""]
+        lines += ["| metric | first | second | difference | 95 % interval | finding |"]
+        lines += ["|---|---|---|---|---|---|"]
+        lines.extend(_row(each) for each in rate.differences)
+    if found.notes:
+        lines += ["", "What differs between the runs:", ""]
+        lines.extend(f"- {note}" for note in found.notes)
+    return "\n".join(lines) + "\n"
+
+
+def _row(each: MetricDifference) -> str:
+    found = each.difference
+    if found.value is None:
+        return f"| {each.statistic} {each.metric} | n/a | n/a | n/a | n/a | not measured |"
+    cells = (
+        f"{each.statistic} {each.metric}",
+        _value(found.first, each),
+        _value(found.second, each),
+        _signed(found.value, each),
+        f"{_signed(found.lo, each)} to {_signed(found.hi, each)}",
+        each.finding.value.replace("_", " "),
+    )
+    return f"| {' | '.join(cells)} |"

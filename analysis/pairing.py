@@ -1,0 +1,113 @@
+"""Which request of one run corresponds to which of another.
+
+The same scenario and seed give the same arrivals and prompts whatever the engine, so requests are
+paired by rate, seed and place in the plan; that the prompts agree is checked, not assumed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis.evidence import PointEvidence
+from analysis.outcomes import FAILED_OUTCOMES, FinalOutcome
+from analysis.stats.bootstrap import (
+    Difference,
+    PairedSample,
+    Statistic,
+    paired_difference,
+    unpaired_difference,
+)
+
+__all__ = ["PointPair", "Values", "difference_of", "metric_values", "pair_points", "share_values"]
+
+FloatArray = NDArray[np.float64]
+# Of a point: values by place in the plan.
+Values = Callable[[PointEvidence], dict[int, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class PointPair:
+    """Two points of one rate and seed. `has_same_prompts`: place by place, as far as both go."""
+
+    first: PointEvidence
+    second: PointEvidence
+    has_same_prompts: bool
+
+
+def pair_points(first: Sequence[PointEvidence], second: Sequence[PointEvidence]) -> list[PointPair]:
+    """Pair points of one rate by their seed; seeds that only one side has are left out."""
+    by_seed = {point.seed: point for point in second}
+    return [
+        PointPair(point, by_seed[point.seed], _has_same_prompts(point, by_seed[point.seed]))
+        for point in first
+        if point.seed in by_seed
+    ]
+
+
+def _has_same_prompts(first: PointEvidence, second: PointEvidence) -> bool:
+    ours, theirs = first.prompts_by_index(), second.prompts_by_index()
+    shared = ours.keys() & theirs.keys()
+    return bool(shared) and all(ours[index] == theirs[index] for index in shared)
+
+
+def metric_values(name: str) -> Values:
+    """A request metric, failures as +inf where they count."""
+    return lambda point: point.by_index(name)
+
+
+def share_values(name: str) -> Values:
+    """1 or 0 per request, for a share: `underrun_rate` or `failure_rate`."""
+    if name == "underrun_rate":
+        return _has_underrun
+    assert name == "failure_rate"
+    return _has_failed
+
+
+def _has_underrun(point: PointEvidence) -> dict[int, float]:
+    return {index: float(count > 0) for index, count in point.by_index("num_underruns").items()}
+
+
+def _has_failed(point: PointEvidence) -> dict[int, float]:
+    counted = point.cohort[point.cohort["outcome"] != FinalOutcome.CANCELLED.value]
+    failed = counted["outcome"].isin(FAILED_OUTCOMES)
+    return dict(zip(counted["index"].tolist(), failed.astype(float).tolist(), strict=True))
+
+
+def difference_of(
+    pairs: Sequence[PointPair],
+    values: Values,
+    statistic: Statistic,
+    *,
+    is_paired: bool = True,
+    seed: int = 0,
+) -> Difference:
+    """Second minus first over all seeds, with its interval.
+
+    Requests that lack the value on either side are left out of a paired difference.
+    """
+    sides = [(values(pair.first), values(pair.second)) for pair in pairs]
+    if not is_paired:
+        return unpaired_difference(
+            [_in_order(ours) for ours, _ in sides],
+            [_in_order(theirs) for _, theirs in sides],
+            statistic,
+            seed=seed,
+        )
+    samples = []
+    for ours, theirs in sides:
+        shared = sorted(ours.keys() & theirs.keys())
+        samples.append(
+            PairedSample(
+                np.array([ours[index] for index in shared], dtype=np.float64),
+                np.array([theirs[index] for index in shared], dtype=np.float64),
+            )
+        )
+    return paired_difference(samples, statistic, seed=seed)
+
+
+def _in_order(values: dict[int, float]) -> FloatArray:
+    return np.array([values[index] for index in sorted(values)], dtype=np.float64)

@@ -1,0 +1,153 @@
+"""Differences between runs: right sign, right width, failures kept, same seed same interval."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from analysis.stats.bootstrap import (
+    PairedSample,
+    interval_over_seeds,
+    mean_statistic,
+    paired_difference,
+    quantile_statistic,
+    unpaired_difference,
+)
+
+P50, P95 = quantile_statistic(50), quantile_statistic(95)
+
+
+def gamma(seed: int, *, shift: float = 0.0, n: int = 100) -> np.ndarray:
+    return np.random.default_rng(seed).gamma(40, 30 / 40, n) + shift
+
+
+def seeds(shift: float = 0.0, *, num: int = 3, n: int = 100, first: int = 0) -> list[PairedSample]:
+    return [
+        PairedSample(gamma(first + 2 * i, n=n), gamma(first + 2 * i + 1, n=n, shift=shift))
+        for i in range(num)
+    ]
+
+
+def test_percentile_statistic_is_nearest_rank():
+    """The 95th of 20 values is the 19th, the median of five the third."""
+    assert [19.0] == P95(np.arange(1.0, 21.0)[np.newaxis]).tolist()
+    assert [3.0] == P50(np.array([[5.0, 1.0, 3.0, 2.0, 4.0]])).tolist()
+
+
+def test_clear_difference_is_found_with_its_size():
+    """10 ms on an engine of 30 +- 5 ms."""
+    found = paired_difference(seeds(10.0), P95)
+
+    assert 10 == pytest.approx(found.value, abs=3)
+    assert found.lo > 0
+    assert found.p_value < 0.01
+
+
+def test_pairing_removes_what_both_sides_share():
+    """Prompts of very different cost, 1 ms apart: clear when paired, lost when not."""
+    common = np.random.default_rng(1).uniform(100, 1000, 80)
+    noise = np.random.default_rng(2).normal(0, 0.5, (2, 80))
+    first, second = common + noise[0], common + 1.0 + noise[1]
+
+    assert paired_difference([PairedSample(first, second)], mean_statistic).is_clear
+    assert not unpaired_difference([first], [second], mean_statistic).is_clear
+
+
+def test_seeds_that_disagree_widen_the_interval():
+    """The same pooled values: three seeds of +1, +1, +1 or of -9, +1, +11."""
+    noise = np.random.default_rng(3).normal(0, 1, (3, 50))
+    alike = [PairedSample(each, each + 1.0) for each in noise]
+    apart = [
+        PairedSample(each, each + shift) for each, shift in zip(noise, (-9, 1, 11), strict=True)
+    ]
+    narrow, wide = (paired_difference(each, mean_statistic) for each in (alike, apart))
+
+    assert narrow.is_clear
+    assert not wide.is_clear
+
+
+def test_failures_on_one_side_are_infinitely_worse():
+    """A tenth of the second side failed."""
+    second = gamma(1)
+    second[::10] = np.inf
+    found = paired_difference([PairedSample(gamma(0), second)], P95)
+
+    assert np.inf == found.value == found.hi
+    assert found.lo > 0
+
+
+def test_failures_on_both_sides_cancel():
+    """Neither reaches p95: no difference, and no NaN."""
+    sides = []
+    for seed in (0, 1):
+        values = gamma(seed)
+        values[::5] = np.inf
+        sides.append(values)
+    found = paired_difference([PairedSample(*sides)], P95)
+
+    assert (0, 0, 0) == (found.value, found.lo, found.hi)
+
+
+def test_nothing_to_compare_has_no_figures():
+    """Null, not 0."""
+    found = paired_difference([PairedSample(np.array([]), np.array([]))], P50)
+
+    assert (None, None, 0) == (found.value, found.p_value, found.num_pairs)
+
+
+def test_same_seed_gives_the_same_interval():
+    """Results can be repeated."""
+    first, second = (paired_difference(seeds(1.0), P95, seed=7) for _ in range(2))
+
+    assert first == second
+
+
+def test_blocks_widen_the_interval_of_queued_requests():
+    """The same values in an order in which neighbours are alike."""
+    values = np.sort(gamma(5, n=300))
+    shuffled = np.random.default_rng(0).permutation(values)
+    zeros = np.zeros(300)
+    queued, mixed = (
+        paired_difference([PairedSample(zeros, each)], mean_statistic)
+        for each in (values, shuffled)
+    )
+
+    assert queued.hi - queued.lo > 3 * (mixed.hi - mixed.lo)
+
+
+def test_interval_over_seeds_needs_three():
+    """Two seeds cannot tell how far seeds differ."""
+    assert interval_over_seeds([gamma(0), gamma(1)], P50) is None
+    assert interval_over_seeds([gamma(0), gamma(1), gamma(2)], P50) is not None
+
+
+def test_interval_over_seeds_holds_the_truth():
+    """Mean of a gamma engine of 30 ms: in at least 93 of 100 repeats of three seeds."""
+    covered = 0
+    for repeat in range(100):
+        values = [gamma(1000 + 3 * repeat + i) for i in range(3)]
+        found = interval_over_seeds(values, mean_statistic, num_resamples=300)
+        covered += found.lo <= 30 <= found.hi
+
+    assert covered >= 93
+
+
+@pytest.mark.bench
+def test_false_alarms_and_power_of_a_regression_rule():
+    """1,000 pairs of five seeds of 300 requests of a gamma engine of 30 ms (shape 40), p95.
+
+    Threshold 0: at most 8 % of equal pairs raise an alarm; +2 ms is seen in at least 80 %.
+    """
+    alarms = sum(
+        paired_difference(seeds(num=5, n=300, first=100_000 + 10 * i), P95, num_resamples=500).lo
+        > 0
+        for i in range(1000)
+    )
+    seen = sum(
+        paired_difference(seeds(2.0, num=5, n=300, first=10 * i), P95, num_resamples=500).lo > 0
+        for i in range(500)
+    )
+    print(f"false alarms {alarms / 1000:.1%}, power at +2 ms {seen / 500:.1%}")
+
+    assert alarms <= 80
+    assert seen >= 400

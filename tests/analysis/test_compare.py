@@ -1,0 +1,223 @@
+"""Comparisons: paired, corrected, decomposed, refused where they would mislead."""
+
+from __future__ import annotations
+
+import pytest
+
+from analysis.compare import Comparison, Finding, compare, contenders_of
+from analysis.compare_words import comparison_json, comparison_markdown, sentence
+from analysis.errors import NotComparableError
+from engines.outcomes import TransportOutcome
+from harness.records import RunKind
+from tests.builders.sweeps import Reply, gamma_engine, sweep
+
+
+def compared(*paths, **options):
+    return compare(contenders_of(paths), **options)
+
+
+def one_rate(*paths, **options):
+    (rate,) = compared(*paths, **options).rates
+    return rate
+
+
+def finding(rate, metric: str, statistic: str):
+    return next(d for d in rate.differences if (d.metric, d.statistic) == (metric, statistic))
+
+
+def test_faster_engine_of_one_run_is_named_with_its_lead(tmp_path):
+    """20 ms sooner, over three seeds of 60 requests."""
+    folder = sweep(
+        tmp_path,
+        {"slow": gamma_engine(mean_ms=60, salt=1), "fast": gamma_engine(mean_ms=40, salt=2)},
+        seeds=(1, 2, 3),
+    )
+    rate = one_rate(folder)
+    p95 = finding(rate, "audible_ttfa", "p95")
+
+    assert Finding.BETTER is p95.finding
+    assert -20 == pytest.approx(p95.difference.value, abs=8)
+    assert (180, 3) == (p95.difference.num_pairs, p95.difference.num_seeds)
+    assert sentence(rate).startswith("At 2/s fast is heard sooner")
+
+
+def test_engine_against_itself_shows_no_difference(tmp_path):
+    """Two draws of the same engine."""
+    folder = sweep(
+        tmp_path, {"a": gamma_engine(salt=1), "b": gamma_engine(salt=2)}, seeds=(1, 2, 3)
+    )
+    rate = one_rate(folder)
+
+    assert {Finding.NOT_SHOWN} == {
+        d.finding for d in rate.differences if d.metric == "audible_ttfa"
+    }
+    assert "no difference in audible TTFA is shown" in sentence(rate)
+
+
+def test_identical_replies_differ_by_exactly_nothing(tmp_path):
+    """The interval is a point."""
+    folder = sweep(tmp_path, {"a": gamma_engine(), "b": gamma_engine()})
+    p50 = finding(one_rate(folder), "audible_ttfa", "p50").difference
+
+    assert (0, 0, 0) == (p50.value, p50.lo, p50.hi)
+
+
+def test_trimmed_silence_is_told_from_speed(tmp_path):
+    """Same first chunk; one starts with 200 ms of silence, the other with none."""
+    folder = sweep(
+        tmp_path,
+        {"plain": gamma_engine(silence_ms=200.0), "trimmed": gamma_engine(silence_ms=0.0)},
+    )
+    rate = one_rate(folder)
+    parts = rate.decomposition
+
+    assert (0, -200, 0) == (
+        pytest.approx(parts.first_playable_ms), pytest.approx(parts.leading_silence_ms),
+        pytest.approx(parts.stalls_ms),
+    )  # fmt: skip
+    assert parts.total_ms == pytest.approx(-200)
+    assert "-200.0 ms from leading silence (trimming)" in sentence(rate)
+
+
+def test_parts_add_up_to_the_whole(tmp_path):
+    """First playable, silence and stalls are the audible TTFA."""
+    folder = sweep(
+        tmp_path,
+        {"a": gamma_engine(silence_ms=40.0, salt=1), "b": gamma_engine(silence_ms=90.0, salt=2)},
+    )
+    run = contenders_of([folder])[0].run
+    means = [run.at(engine, 2.0)[0].values("audible_ttfa").values.mean() for engine in ("a", "b")]
+
+    assert means[1] - means[0] == pytest.approx(one_rate(folder).decomposition.total_ms)
+
+
+def test_failures_make_an_engine_worse_not_absent(tmp_path):
+    """One in ten times out: its p95 is not reached, which is worse by any amount."""
+
+    def failing(rate, seed):
+        good = gamma_engine()(rate, seed)
+        lost = TransportOutcome.TIMEOUT
+        return [Reply(0, outcome=lost) if i % 10 == 0 else r for i, r in enumerate(good)]
+
+    rate = one_rate(sweep(tmp_path, {"good": gamma_engine(), "failing": failing}, seeds=(1, 2, 3)))
+    p95 = finding(rate, "audible_ttfa", "p95")
+
+    (stored,) = comparison_json(Comparison((), (), (rate,)))["rates"]
+    second = next(d["second"] for d in stored["differences"] if d["statistic"] == "p95")
+
+    assert (Finding.WORSE, "not_reached") == (p95.finding, second["status"])
+    assert Finding.WORSE is finding(rate, "failure_rate", "share").finding
+    assert "good is heard sooner" in sentence(rate)
+
+
+def test_both_not_reached_is_no_difference(tmp_path):
+    """Infinity minus infinity is not a number and never printed as one."""
+
+    def dead(rate, seed):
+        return [Reply(0, outcome=TransportOutcome.REFUSED)] * 20
+
+    rate = one_rate(sweep(tmp_path, {"a": dead, "b": dead}))
+    p50 = finding(rate, "audible_ttfa", "p50")
+
+    assert (0.0, Finding.NOT_SHOWN) == (p50.difference.value, p50.finding)
+
+
+def test_rare_findings_among_many_metrics_are_corrected(tmp_path):
+    """Every adjusted p-value is at least the plain one."""
+    folder = sweep(tmp_path, {"a": gamma_engine(salt=1), "b": gamma_engine(salt=2)})
+    measured = [d for d in one_rate(folder).differences if d.adjusted_p is not None]
+
+    assert all(d.adjusted_p >= d.difference.p_value for d in measured)
+    assert any(d.adjusted_p > d.difference.p_value for d in measured)
+
+
+def test_two_runs_of_one_engine_are_told_apart_by_their_folder(tmp_path):
+    """Before and after."""
+    before = sweep(tmp_path, {"tts": gamma_engine(mean_ms=60, salt=1)}, name="before")
+    after = sweep(tmp_path, {"tts": gamma_engine(mean_ms=40, salt=2)}, name="after")
+    rate = one_rate(before, after)
+
+    assert ("before:tts", "after:tts") == (rate.first, rate.second)
+    assert Finding.BETTER is finding(rate, "audible_ttfa", "p95").finding
+
+
+def test_runs_under_other_load_are_refused_unless_insisted(tmp_path):
+    """Other phases: the difference is named in the refusal and in the notes."""
+    first = sweep(tmp_path, {"a": gamma_engine()}, name="one")
+    second = sweep(
+        tmp_path, {"b": gamma_engine()}, name="two", scenario={"phases": {"measure_s": 99.0}}
+    )
+    with pytest.raises(NotComparableError, match=r"phases is .*--force"):
+        compared(first, second)
+
+    assert any("phases" in note for note in compared(first, second, is_forced=True).notes)
+
+
+def test_simulated_and_measured_are_not_compared(tmp_path):
+    """Never alike."""
+    first = sweep(tmp_path, {"a": gamma_engine()}, name="one")
+    second = sweep(tmp_path, {"b": gamma_engine()}, name="two", kind=RunKind.SIMULATED)
+
+    with pytest.raises(NotComparableError, match="simulated"):
+        compared(first, second)
+
+
+def test_other_prompts_are_refused_and_when_insisted_not_paired(tmp_path):
+    """The same places of the plan said something else."""
+    first = sweep(tmp_path, {"a": gamma_engine()}, name="one")
+    second = sweep(tmp_path, {"b": gamma_engine()}, name="two", prompts="other")
+    with pytest.raises(NotComparableError, match="different prompts"):
+        compared(first, second)
+    rate = one_rate(first, second, is_forced=True)
+
+    assert not rate.is_paired
+    assert rate.decomposition is None
+
+
+def test_runs_without_a_common_rate_are_refused(tmp_path):
+    """2/s and 4/s."""
+    first = sweep(tmp_path, {"a": gamma_engine()}, name="one")
+    second = sweep(tmp_path, {"b": gamma_engine()}, name="two", rates_rps=(4.0,))
+
+    with pytest.raises(NotComparableError, match=r"2/s and 4/s"):
+        compared(first, second)
+
+
+def test_one_engine_is_no_comparison(tmp_path):
+    """It needs two."""
+    with pytest.raises(NotComparableError, match="needs two"):
+        contenders_of([sweep(tmp_path, {"a": gamma_engine()})])
+
+
+def test_other_machine_and_versions_are_called_out(tmp_path):
+    """They may explain a difference; they do not forbid it."""
+    first = sweep(tmp_path, {"a": gamma_engine()}, name="one", machine={"cpu": "A"})
+    second = sweep(
+        tmp_path, {"b": gamma_engine()}, name="two", machine={"cpu": "B"}, versions={"torch": "3"}
+    )
+    notes = compared(first, second).notes
+
+    assert any("another machine (cpu: 'A' and 'B')" in note for note in notes)
+    assert any("torch None and 3" in note for note in notes)
+
+
+def test_invalid_point_is_a_caution_in_the_sentence(tmp_path):
+    """The client recorded nothing about itself."""
+    folder = sweep(tmp_path, {"a": gamma_engine(), "b": gamma_engine()}, selfcheck={})
+
+    assert "Read with care: a at 2/s, seed 1: suspect (self_check_missing)" in sentence(
+        one_rate(folder)
+    )
+
+
+def test_every_further_contender_is_held_against_the_first(tmp_path):
+    """Three engines at two rates: four comparisons."""
+    folder = sweep(
+        tmp_path, {name: gamma_engine(num_requests=12) for name in "abc"}, rates_rps=(1.0, 2.0)
+    )
+    found = compared(folder)
+
+    assert [("a", "b", 1), ("a", "b", 2), ("a", "c", 1), ("a", "c", 2)] == [
+        (rate.first, rate.second, rate.rate_rps) for rate in found.rates
+    ]
+    assert 4 == comparison_markdown(found).count("## ")
