@@ -31,6 +31,7 @@ from reference_engine.messages import (
 from reference_engine.runner import RowFlag
 from reference_engine.scheduler.ready import Limits, ReadyWork
 from reference_engine.scheduler.trace import DecisionTrace
+from reference_engine.simulate import SimulatedArrival
 
 STEP_NS = 10_000_000
 MS = 1_000_000
@@ -389,3 +390,16 @@ def add_stream(
     work.latest_start_ns[slot] = int(latest_ms * MS)
     work.deadline_ns[slot] = work.latest_start_ns[slot] + 5 * MS
     work.pending[slot] = work.width[slot] = size
+
+
+def poisson(
+    rate_rps: float, duration_s: float, *, seed: int = 1, mean_frames: float = 54.0
+) -> list[SimulatedArrival]:
+    """Poisson arrivals whose lengths have the published mean and p95 (54 and 88 codec frames)."""
+    rng = np.random.default_rng((seed, round(rate_rps * 1000)))
+    arrivals: list[SimulatedArrival] = []
+    now_s = 0.0
+    while (now_s := now_s + float(rng.exponential(1 / rate_rps))) < duration_s:
+        frames = max(6, int(rng.lognormal(np.log(mean_frames * 0.947), 0.33)))
+        arrivals.append(SimulatedArrival(len(arrivals), int(now_s * 1e9), frames, frames))
+    return arrivals
