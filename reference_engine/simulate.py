@@ -16,7 +16,7 @@ import numpy.typing as npt
 from reference_engine.batch import Batch, Stage
 from reference_engine.clock import NS_PER_S, VirtualClock
 from reference_engine.config import CodecMode, LeadingSilence, Profile
-from reference_engine.costs import CostTable, StepCosts
+from reference_engine.cost_table import CostTable, StepCosts
 from reference_engine.delivery import InlineDelivery
 from reference_engine.engine import Engine
 from reference_engine.errors import RefusedError, UnsayableError

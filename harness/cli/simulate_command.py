@@ -21,7 +21,7 @@ from harness.prompts import Prompt, PromptSet, load_prompts
 from harness.scenario import Scenario, parse_scenario
 from harness.schedule import Schedule, build_schedule
 from reference_engine.config import Profile, load_profile
-from reference_engine.costs import CostTable, load_costs
+from reference_engine.cost_table import CostTable, load_costs
 from reference_engine.simulate import SimulatedArrival, Simulation, simulate
 from reference_engine.simulated_summary import PointSummary, summarise
 

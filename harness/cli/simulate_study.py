@@ -19,7 +19,7 @@ from typing import Any
 from harness.cli.simulate_command import short_prompts, simulate_seeded
 from harness.errors import RunFolderError
 from reference_engine.config import load_profile, profile_names
-from reference_engine.costs import load_costs
+from reference_engine.cost_table import load_costs
 from reference_engine.simulated_summary import PointSummary, summarise
 
 __all__ = ["Measured", "Study", "ladder_rungs", "write_study"]

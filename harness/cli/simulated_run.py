@@ -25,7 +25,7 @@ from harness.scenario import Point, Scenario
 from harness.schedule import Arrival, Schedule
 from harness.store import write_run
 from reference_engine.config import Profile
-from reference_engine.costs import CostTable
+from reference_engine.cost_table import CostTable
 from reference_engine.messages import SAMPLE_RATE_HZ, EndReason
 from reference_engine.simulate import SILENT_CODEC_FRAMES, SimulatedRequest, Simulation
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.cli.simulate_study import POLICIES, PROFILES, Measured, Study, ladder_rungs
-from reference_engine.costs import CostKind, load_costs
+from reference_engine.cost_table import CostKind, load_costs
 
 __all__ = ["LATENCY_LIMIT_MS", "kind_words", "markdown", "sustained"]
 

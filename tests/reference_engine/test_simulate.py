@@ -7,7 +7,7 @@ import pytest
 from reference_engine.batch import Shape, Stage
 from reference_engine.clock import MonotonicClock
 from reference_engine.config import load_profile
-from reference_engine.costs import CostKind, StepCosts, cost_names, load_costs
+from reference_engine.cost_table import CostKind, StepCosts, cost_names, load_costs
 from reference_engine.errors import ProfileError
 from reference_engine.messages import EndReason
 from reference_engine.simulate import SimulatedArrival, Simulation, simulate
