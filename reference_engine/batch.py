@@ -91,6 +91,7 @@ class Catalogue:
         }
         self._max_codec_work = buckets.max_codec_work
         self._shapes = self._all()
+        self._most = self._most_rows()
         self._up = {stage: self._ladder(rows) for stage, rows in self._rows.items()}
 
     def _all(self) -> frozenset[Shape]:
@@ -116,12 +117,16 @@ class Catalogue:
     def __contains__(self, shape: Shape) -> bool:
         return shape in self._shapes
 
+    def _most_rows(self) -> dict[tuple[Stage, int], int]:
+        most: dict[tuple[Stage, int], int] = {}
+        for shape in self._shapes:
+            key = (shape.stage, shape.width)
+            most[key] = max(shape.rows, most.get(key, 0))
+        return most
+
     def max_rows(self, stage: Stage, width: int = 1) -> int:
-        """The most rows that one step of this stage (and width bucket) can take."""
-        rows = self._rows[stage]
-        if stage is not Stage.CODEC:
-            return rows[-1]
-        return max(size for size in rows if size * width <= self._max_codec_work)
+        """The most rows that one step of this stage and width bucket can take."""
+        return self._most[stage, width]
 
     def max_width(self, stage: Stage) -> int:
         """The widest captured bucket of a stage."""

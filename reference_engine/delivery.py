@@ -73,11 +73,18 @@ class _Stream:
 
 
 class Router:
-    """Routes chunks and endings in the order given; reports what the engine must know."""
+    """Routes chunks and endings in the order given; reports what the engine must know.
+
+    It counts chunks, the narrowest slack of any, and underruns: chunks routed after their listener
+    ran dry, as far as a server can see.
+    """
 
     def __init__(self, profile: Profile, clock: Clock, report: Callable[[Report], None]) -> None:
         self._profile, self._clock, self._report = profile, clock, report
         self._streams: dict[int, _Stream] = {}
+        self.num_chunks = 0
+        self.num_underruns = 0
+        self.min_slack_ns: int | None = None
 
     @property
     def num_streams(self) -> int:
@@ -149,6 +156,10 @@ class Router:
         else:
             media_ns = stream.routed_samples * NS_PER_S // SAMPLE_RATE_HZ
             slack_ns = stats.first_routed_ns + media_ns - now_ns
+            self.num_underruns += slack_ns < 0
+            least_ns = self.min_slack_ns
+            self.min_slack_ns = slack_ns if least_ns is None else min(least_ns, slack_ns)
+        self.num_chunks += 1
         stream.routed_samples += cut.num_samples
         stats.chunks.append(Chunk(now_ns, row.num_codec_frames, cut.num_samples, slack_ns))
         pcm = None if cut.samples is None else cut.samples.astype("<i2", copy=False).tobytes()

@@ -319,6 +319,7 @@ class Engine:
     def _run(self, batch: Batch) -> None:
         start_ns = self._clock.now_ns()
         wants_flags = self._wants_flags(batch)
+        self._count_split(batch)
         try:
             self._runner.launch(batch, wants_flags=wants_flags)
             # Beside the step that runs: the flags of the one before it.
@@ -348,6 +349,13 @@ class Engine:
         if wants_flags and self.profile.eos_read is EosRead.BLOCKING:
             self._read_flags(None)
             self._finish_empty()
+
+    def _count_split(self, batch: Batch) -> None:
+        shape, work = batch.shape, self.scheduler.work
+        num_ready = len(work.startup[shape.stage]) + len(work.playing[shape.stage])
+        num_taken = len(batch.slots)
+        if num_ready > num_taken == self.catalogue.max_rows(shape.stage, shape.width):
+            self.meters.num_split += 1
 
     def _wants_flags(self, batch: Batch) -> bool:
         """Whether any row may end at this step; else the host reads nothing."""

@@ -27,8 +27,10 @@ class StageMeter:
 class Meters:
     """Counters since the start.
 
-    num_split: cohorts larger than their largest bucket, served over several turns.
-    num_underruns: chunks routed after their listener ran dry, as far as a server can see.
+    num_split: cohorts larger than the largest captured bucket, served over several turns.
+    num_rescues: steps for somebody who was about to run dry. num_step_faults: steps that failed.
+    num_loop_faults: turns that failed, by a bug of ours. num_delivery_deaths: delivery threads
+    that died and were replaced.
     """
 
     stages: list[StageMeter] = field(
@@ -42,8 +44,6 @@ class Meters:
     num_step_faults: int = 0
     num_loop_faults: int = 0
     num_delivery_deaths: int = 0
-    num_underruns: int = 0
-    min_slack_ns: int | None = None
 
     def step(self, batch: Batch, duration_ns: int) -> None:
         """One finished step."""

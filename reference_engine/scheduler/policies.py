@@ -127,9 +127,9 @@ def _assemble(
     limits, latest = work.limits, work.latest_start_ns
     newcomers = work.startup[stage]
     streams = sorted(work.playing[stage], key=latest.__getitem__)
-    room = work.catalogue.max_rows(stage)
+    room = None
     if any(work.startup):
-        room = min(room, limits.startup_rows)
+        room = limits.startup_rows
         horizon_ns = now_ns + limits.startup_slack_ns
         streams = [slot for slot in streams if latest[slot] < horizon_ns]
     slots = sorted(newcomers, key=work.arrival_ns.__getitem__) if newcomers else []

@@ -257,6 +257,21 @@ def test_a_prompt_that_no_captured_prefill_covers_is_refused():
         desk.say(Speech(key=1, num_codec_frames=8), num_prefill_positions=999)
 
 
+def test_nine_requests_on_eight_captured_rows_are_split_and_counted():
+    """Eight and one, turn by turn, never nine; and the meters say that cohorts were split."""
+    desk = bench(profile(slots=9, buckets={"frame_rows": [1, 2, 4, 8]}, leading_silence="keep"))
+    speeches = [Speech(key=key, num_codec_frames=20) for key in range(9)]
+    listeners = [desk.say(speech) for speech in speeches]
+    desk.turn(2)
+
+    rows = [len(batch.slots) for batch in desk.runner.batches]
+    desk.finish()
+
+    assert [8, 8] == rows
+    assert desk.engine.meters.num_split > 0
+    assert [solo_audio(speech) for speech in speeches] == [each.audio for each in listeners]
+
+
 def _random_life(seed: int, num_turns: int, **settings: object) -> None:
     """Arrivals, cancels, ends and incremental text at random; survivors equal their solo runs."""
     rng = random.Random(seed)
