@@ -11,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from harness.cli.scenario_options import Choices, overrides_of
 from harness.cli.simulated_run import SimulatedPoint, write_simulated_run
@@ -40,6 +38,10 @@ FRAMES_PER_WORD = 5.2
 _MIN_FRAMES = 6
 _WARMUP_S = 5.0
 _DRAIN_S = 30.0
+_HEAD = [
+    "profile", "RPS", "seed", "n", "p50 ms", "p95 ms", "p99 ms", "failed", "underrun",
+    "least slack ms", "streams", "device", "rows",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,22 +209,21 @@ def _print(
     prompts: PromptSet,
 ) -> None:
     frames = [codec_frames_of(prompt) for prompt in prompts.prompts]
-    console = Console(highlight=False)
-    console.print(f"[bold]SIMULATED[/bold] with the cost table: {costs.label} ({costs.kind.value})")
-    console.print(
-        f"{prompts.name}: mean {sum(frames) / len(frames):.1f} codec frames;"
-        " first audible PCM, all requests, failures worse than any latency"
+    typer.echo(f"SIMULATED with the cost table: {costs.label} ({costs.kind.value})")
+    typer.echo(
+        f"{prompts.name}: mean {sum(frames) / len(frames):.1f} codec frames; first audible PCM of"
+        " all requests, failures worse than any latency"
     )
     for label, profile in profiles.items():
-        console.print(f"profile {label}: hash {profile.hash}")
-    table = Table()
-    for name in ("profile", "RPS", "seed", "n", "p50 ms", "p95 ms", "p99 ms", "failed",
-                 "underrun", "least slack ms", "streams", "device", "rows"):  # fmt: skip
-        table.add_column(name, justify="left" if name == "profile" else "right")
-    for each, summary in zip(points, summaries, strict=True):
-        table.add_row(each.point.engine, f"{each.point.rate_rps:g}", str(each.point.seed),
-                      *_cells(summary))  # fmt: skip
-    console.print(table)
+        typer.echo(f"profile {label}: hash {profile.hash}")
+    rows = [
+        [each.point.engine, f"{each.point.rate_rps:g}", str(each.point.seed), *_cells(summary)]
+        for each, summary in zip(points, summaries, strict=True)
+    ]
+    # Plain columns: a terminal's width must not cut a figure.
+    widths = [max(map(len, column)) for column in zip(_HEAD, *rows, strict=True)]
+    for row in (_HEAD, *rows):
+        typer.echo("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)))
 
 
 def _cells(summary: PointSummary) -> list[str]:
