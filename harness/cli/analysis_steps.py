@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import sys
 from collections.abc import Mapping
@@ -11,7 +12,9 @@ from typing import Any
 
 import typer
 
-__all__ = ["WordScoring", "analyse", "print_metrics", "score_words"]
+from harness.errors import MissingExtraError
+
+__all__ = ["WordScoring", "analyse", "print_metrics", "require_whisper", "score_words"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,20 @@ def analyse(folder: Path, *, words: WordScoring | None = None) -> dict[str, Any]
     metrics = summarise_run(folder)
     render(folder)
     return metrics
+
+
+def require_whisper(remedy: str) -> None:
+    """Find out before the load, not after it.
+
+    Raises:
+        MissingExtraError: the recogniser is not installed; `remedy` says how to go without.
+    """
+    missing = [name for name in ("torch", "whisper") if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MissingExtraError(
+            f"{', '.join(missing)} not installed; "
+            f"run: pip install 'earwitness[whisper]' or {remedy}"
+        )
 
 
 def score_words(folder: Path, words: WordScoring) -> None:

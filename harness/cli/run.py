@@ -35,6 +35,34 @@ SetOption = Annotated[
         "--set", help="Any key of the scenario, as in phases.warmup_s=2. Repeatable.", metavar="K=V"
     ),
 ]
+OutOption = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", help="Folder to write; must not exist.", show_default=False),
+]
+ResumeOption = Annotated[
+    Path | None, typer.Option("--resume", help="Go on with an interrupted run's folder.")
+]
+NoTextOption = Annotated[
+    bool, typer.Option("--no-text", help="Store no prompt texts (personal data).")
+]
+NoReportOption = Annotated[
+    bool, typer.Option("--no-report", help="Only record; analyse later by `report`.")
+]
+WerOption = Annotated[
+    bool, typer.Option("--wer", help="Also hear clips with Whisper, for a word error rate.")
+]
+SendKeyOption = Annotated[
+    list[str] | None,
+    typer.Option("--send-key-to", help="A further host that may see the contract's key."),
+]
+AllowEnvOption = Annotated[
+    bool,
+    typer.Option(
+        "--allow-contract-env",
+        help="Let contract files of your own name environment variables.",
+    ),
+]
+ArrivalsOption = Annotated[bool, typer.Option("--arrivals", help="List every planned request.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output on stdout.")]
 
 
@@ -47,36 +75,19 @@ def register(app: typer.Typer) -> None:
 
 def run(
     scenario: ScenarioArgument = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="Folder to write; must not exist.", show_default=False),
-    ] = None,
+    out: OutOption = None,
     engine: EngineOption = None,
     base_url: BaseUrlOption = None,
     rates: RatesOption = None,
     seeds: SeedsOption = None,
     duration: DurationOption = None,
     set_: SetOption = None,
-    resume: Annotated[
-        Path | None, typer.Option("--resume", help="Go on with an interrupted run's folder.")
-    ] = None,
-    no_text: Annotated[
-        bool, typer.Option("--no-text", help="Store no prompt texts (personal data).")
-    ] = False,
-    no_report: Annotated[
-        bool, typer.Option("--no-report", help="Only record; analyse later by `report`.")
-    ] = False,
-    send_key_to: Annotated[
-        list[str] | None,
-        typer.Option("--send-key-to", help="A further host that may see the contract's key."),
-    ] = None,
-    allow_contract_env: Annotated[
-        bool,
-        typer.Option(
-            "--allow-contract-env",
-            help="Let contract files of your own name environment variables.",
-        ),
-    ] = False,
+    resume: ResumeOption = None,
+    no_text: NoTextOption = False,
+    no_report: NoReportOption = False,
+    wer: WerOption = False,
+    send_key_to: SendKeyOption = None,
+    allow_contract_env: AllowEnvOption = False,
     json_: JsonOption = False,
 ) -> None:
     """Load engines by a scenario; record everything, then report what a listener hears."""
@@ -99,6 +110,7 @@ def run(
         resume=resume,
         consent=Consent(tuple(send_key_to or ()), allow_contract_env),
         has_report=not no_report,
+        has_wer=wer,
         is_json=json_,
     )
     run_and_report(request)
@@ -112,9 +124,7 @@ def schedule(
     seeds: SeedsOption = None,
     duration: DurationOption = None,
     set_: SetOption = None,
-    arrivals: Annotated[
-        bool, typer.Option("--arrivals", help="List every planned request.")
-    ] = False,
+    arrivals: ArrivalsOption = False,
     json_: JsonOption = False,
 ) -> None:
     """Show what a run would send, without sending anything."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import typer
 
+from harness.cli.analysis_steps import WordScoring, analyse, print_metrics, require_whisper
 from harness.cli.progress import ProgressLine
 from harness.cli.scenario_options import Choices, choose_scenario
 from harness.clock import RunClock
@@ -42,6 +43,7 @@ class RunRequest:
     resume: Path | None = None
     consent: Consent = field(default_factory=Consent)
     has_report: bool = True
+    has_wer: bool = False
     is_json: bool = False
 
 
@@ -51,6 +53,8 @@ def run_and_report(request: RunRequest) -> None:
     Raises:
         HarnessError: in all its kinds; the exit code is theirs.
     """
+    if request.has_wer:
+        require_whisper("leave out --wer")
     if request.resume is not None:
         if request.out is not None:
             raise ScenarioError("-o: --resume writes into the folder it goes on with; drop one")
@@ -112,9 +116,7 @@ def _finish(request: RunRequest, result: RunResult) -> None:
         )
     is_invalid = False
     if request.has_report:
-        from harness.cli.analysis_steps import analyse, print_metrics
-
-        metrics = analyse(result.folder)
+        metrics = analyse(result.folder, words=WordScoring() if request.has_wer else None)
         print_metrics(metrics, is_json=request.is_json)
         is_invalid = _has_invalid_point(metrics, open_run(result.folder).record)
     if result.status is RunStatus.INCOMPLETE:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import signal
 import subprocess
@@ -222,6 +223,20 @@ def test_resume_goes_on_with_its_own_scenario_alone(earwitness, tmp_path: Path):
 
     assert 2 == code
     assert "--resume writes into the folder it goes on with" in err
+
+
+def test_a_missing_recogniser_is_found_before_the_load(
+    earwitness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Exit 7 with the command that installs it, and nothing asked or written."""
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "whisper" else real(name)
+    )
+    code, _, err = earwitness("run", "quick", "--wer", "-o", tmp_path / "run")
+
+    assert (7, 1) == (code, len(err.splitlines()))
+    assert "pip install 'earwitness[whisper]' or leave out --wer" in err
 
 
 def test_no_text_stores_no_text(earwitness, tmp_path: Path):
