@@ -19,6 +19,7 @@ from typing import Any
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 __all__ = ["closest", "describe", "hint", "load_yaml", "problems", "read_yaml", "show"]
 
@@ -134,8 +135,14 @@ def _keys_at(model: type[BaseModel], loc: tuple[str | int, ...]) -> set[str]:
     for place in places:
         for candidate in _members(place):
             if isinstance(candidate, type) and issubclass(candidate, BaseModel):
-                keys |= {info.alias or name for name, info in candidate.model_fields.items()}
+                keys |= {_key(name, info) for name, info in candidate.model_fields.items()}
     return keys
+
+
+def _key(name: str, info: FieldInfo) -> str:
+    """A field's name in the file."""
+    alias = info.validation_alias
+    return alias if isinstance(alias, str) else name
 
 
 def _step(place: Any, part: str | int) -> list[Any]:
@@ -146,7 +153,7 @@ def _step(place: Any, part: str | int) -> list[Any]:
             found += [
                 info.annotation
                 for name, info in candidate.model_fields.items()
-                if part in (name, info.alias)
+                if part in (name, _key(name, info))
             ]
         arguments = typing.get_args(candidate)
         if not arguments:

@@ -88,7 +88,9 @@ class FieldSpec(_Model):
     With `value` it is a constant. A field without a value and without a default is left out.
     """
 
-    source: Literal["text", "voice", "language", "param"] = Field("param", alias="from")
+    source: Literal["text", "voice", "language", "param"] = Field(
+        default="param", validation_alias="from"
+    )
     type: Annotated[ValueType, Field(strict=False)] = ValueType.STRING
     value: Any = None
     default: Any = None

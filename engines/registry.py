@@ -29,7 +29,18 @@ ENTRY_POINT_GROUP = "earwitness.engines"
 AdapterFactory = Callable[..., Adapter]
 
 # Adapters whose protocol is behaviour, not data: `module:class`, the class having `describe()`.
-_IN_CODE: Mapping[str, str] = MappingProxyType({})
+_IN_CODE: Mapping[str, str] = MappingProxyType(
+    {
+        "cartesia-ws": "engines.websocket.cartesia:CartesiaSpeechAdapter",
+        "deepgram-ws": "engines.websocket.deepgram:DeepgramSpeechAdapter",
+        "elevenlabs-ws": "engines.websocket.elevenlabs:ElevenLabsSpeechAdapter",
+        "minimax-ws": "engines.websocket.minimax:MinimaxSpeechAdapter",
+        "nari-ws": "engines.websocket.nari:NariSpeechAdapter",
+        "playht-ws": "engines.websocket.playht:PlayhtSpeechAdapter",
+        "sglang-omni-ws": "engines.websocket.sglang_omni:SglangOmniSpeechAdapter",
+        "vllm-omni-ws": "engines.websocket.vllm_omni:VllmOmniSpeechAdapter",
+    }
+)
 
 # Contracts without a usual address are only looked at, never connected, under this one.
 _NO_ADDRESS = "http://127.0.0.1:9"
@@ -73,6 +84,10 @@ def create(
             key_hosts=key_hosts,
         )
         return HttpStreamAdapter(contract, base_url, params, credentials=credentials)
+    if name in _IN_CODE:
+        return _factory(name)(
+            base_url=base_url, params=params, environ=environ, key_hosts=key_hosts
+        )
     return _factory(name)(base_url=base_url, params=params)
 
 

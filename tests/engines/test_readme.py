@@ -60,10 +60,10 @@ def test_every_key_of_a_contract_is_documented():
         and not model.__name__.startswith("_")
     ]
     missing = {
-        info.alias or name
+        key
         for model in models
         for name, info in model.model_fields.items()
-        if not re.search(rf"\b{re.escape(info.alias or name)}\b", section)
+        if not re.search(rf"\b{re.escape(key := str(info.validation_alias or name))}\b", section)
     }
 
     assert set() == missing

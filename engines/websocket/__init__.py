@@ -1,0 +1,1 @@
+"""Engines that speak over a WebSocket: one small state machine a protocol."""
