@@ -203,29 +203,32 @@ class ScriptedServer:
         listener = socket.create_server((self._host, self.port), backlog=1024)
         listener.setblocking(False)
         self.port = listener.getsockname()[1]
-        accepting = asyncio.ensure_future(self._accept(listener))
+        self._loop.add_reader(listener, self._accept, listener)
         self._is_up.set()
         await self._stop.wait()
-        accepting.cancel()
+        self._loop.remove_reader(listener)
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(accepting, *self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         # A conversation that was cancelled before its first step could not close its own.
         for connection in self._connections:
             connection.close()
         listener.close()
 
-    async def _accept(self, listener: socket.socket) -> None:
-        while True:
-            connection, _ = await self._loop.sock_accept(listener)
-            connection.setblocking(False)
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._connections.append(connection)
-            number = self._state.num_connections
-            self._state.num_connections += 1
-            task = self._loop.create_task(self._converse(connection, number))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+    def _accept(self, listener: socket.socket) -> None:
+        # By callback: an accept that is awaited can be cancelled with a connection in its hands.
+        try:
+            connection, _ = listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return
+        connection.setblocking(False)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connections.append(connection)
+        number = self._state.num_connections
+        self._state.num_connections += 1
+        task = self._loop.create_task(self._converse(connection, number))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _converse(self, connection: socket.socket, number: int) -> None:
         self._state.num_open += 1
