@@ -34,7 +34,7 @@ class Deadlines:
         self._timeouts = timeouts
         self._clock = clock
         self._pacer = pacer
-        self._on_missed = on_missed
+        self._on_missed: Callable[[str, str], None] | None = on_missed
         self._due_ns: dict[str, int] = {}
         self._timer: Timer | None = None
 
@@ -52,8 +52,9 @@ class Deadlines:
         self._due_ns.pop(kind, None)
 
     def cancel(self) -> None:
-        """None can."""
+        """None can. Whoever was to be told is forgotten."""
         self._due_ns.clear()
+        self._on_missed = None
         if self._timer is not None:
             self._timer.cancel()
 
@@ -67,6 +68,7 @@ class Deadlines:
         kind, due_ns = min(self._due_ns.items(), key=lambda item: item[1])
         if due_ns <= self._clock.now_ns():
             text = f"{_MISSED[kind]} within {self._limit_s(kind):g} s (timeouts.{kind}_s)"
-            self._on_missed(kind, text)
+            if self._on_missed is not None:
+                self._on_missed(kind, text)
         else:
             self._timer = self._pacer.at(due_ns, self._watch)

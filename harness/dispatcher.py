@@ -8,46 +8,32 @@ are made here and nowhere below, so that a record can tell how often it was trie
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from engines.base import Adapter, Buffer, SpeechRequest
+from engines.base import Adapter, Buffer
 from engines.redact import one_line
 from harness.clock import Clock
 from harness.loop import loop_name
 from harness.pacer import Pacer, Timer, make_waker
-from harness.recorder import Recorder, RecorderSettings, RecorderTools
-from harness.records import Phase, PointRecord, RequestRecord, TransportOutcome
+from harness.preparation import PlannedArrival, Prepared, Preparer
+from harness.recorder import Recorder, RecorderTools
+from harness.records import PointRecord, RequestRecord, TransportOutcome
 from harness.retry import next_attempt_ns, reset_for_retry
 from harness.selfcheck import OnTelemetry, SelfCheck
 from harness.settings import PointSettings
-from harness.text_source import TextMode, pace_text
 from harness.wire.context import Wire
 
-__all__ = ["PlannedArrival", "Progress", "RecordSink", "is_chosen", "run_point"]
+__all__ = ["PlannedArrival", "Progress", "RecordSink", "run_point"]
 
 _NS = 1_000_000_000
 # Between the last preparation and the first arrival, so that the first is not late.
 _LEAD_NS = 50_000_000
+# A request whose moment is further away than this is prepared ahead.
+_PREPARE_NS = 1_000_000
 _PROGRESS_INTERVAL_NS = 250_000_000
-
-
-class PlannedArrival(Protocol):
-    """One row of the schedule (`harness.schedule.Arrival`)."""
-
-    @property
-    def index(self) -> int: ...
-    @property
-    def phase(self) -> Phase: ...
-    @property
-    def scheduled_ns(self) -> int: ...
-    @property
-    def prompt_id(self) -> str: ...
-    @property
-    def shard(self) -> int: ...
 
 
 class RecordSink(Protocol):
@@ -69,11 +55,6 @@ class Progress:
     num_finished: int
     num_failed: int
     num_in_flight: int
-
-
-def is_chosen(share: float, seed: int, index: int) -> bool:
-    """Whether arrival `index` belongs to a share of all: the same for every engine and run."""
-    return random.Random(f"{seed}/{index}").random() < share
 
 
 async def run_point(
@@ -143,10 +124,8 @@ class _PointRun:
         sink: RecordSink,
         use_timerfd: bool,
     ) -> None:
-        self._adapter = adapter
         self._arrivals = arrivals
         self._point = point
-        self._texts = texts
         self._settings = settings
         self._clock = clock
         self._sink = sink
@@ -155,11 +134,13 @@ class _PointRun:
         waker = make_waker(loop, clock, use_timerfd=use_timerfd)
         self._pacer = Pacer(clock, waker, on_error=self._fault)
         self._wire = Wire(loop, clock, pacer=self._pacer, settings=settings.wire)
-        self._tools = RecorderTools(clock, self._pacer, self._wire)
+        tools = RecorderTools(clock, self._pacer, self._wire)
+        self._preparer = Preparer(adapter, point=point, texts=texts, settings=settings, tools=tools)
         self._in_flight: dict[str, Recorder] = {}
         self._retries: dict[str, _Waiting] = {}
         self._is_closing = False
         self._next = 0
+        self._prepared: Prepared | None = None
         self._start_ns = 0
         self._num_finished = 0
         self._num_failed = 0
@@ -216,8 +197,7 @@ class _PointRun:
 
     async def _warm_up(self) -> None:
         if self._arrivals:
-            exchange = self._adapter.open(self._request(self._arrivals[0]))
-            await self._wire.warm_up(exchange.target)
+            await self._wire.warm_up(self._preparer.target_of(self._arrivals[0]))
 
     async def _phases(self, start_ns: int | None) -> None:
         phases, point = self._settings.phases, self._point
@@ -296,6 +276,7 @@ class _PointRun:
     def _interrupt(self) -> None:
         """End what is still in flight; does nothing after a whole drain."""
         self._next = len(self._arrivals)
+        self._prepared = None
         text = "the run was interrupted while this request was in flight"
         self._end_all(TransportOutcome.CANCELLED, "interrupted", text)
 
@@ -314,83 +295,42 @@ class _PointRun:
         if self._next < len(self._arrivals) and not self._halted.is_set():
             due_ns = self._start_ns + self._arrivals[self._next].scheduled_ns
             self._pacer.at(due_ns, self._dispatch)
+            if due_ns - self._clock.now_ns() > _PREPARE_NS:
+                self._prepared = self._prepare(self._arrivals[self._next])
+
+    def _prepare(self, arrival: PlannedArrival) -> Prepared:
+        on_finished = partial(self._on_finished, arrival)
+        return self._preparer.prepare(arrival, start_ns=self._start_ns, on_finished=on_finished)
 
     def _dispatch(self) -> None:
         if self._halted.is_set() or self._next >= len(self._arrivals):
             return
-        arrival = self._arrivals[self._next]
+        arrival, prepared = self._arrivals[self._next], self._prepared
         self._next += 1
-        # First of all: the next one is due whatever becomes of this one.
-        self._schedule_next()
-        record = self._record(arrival)
+        self._prepared = None
+        if prepared is None or prepared.arrival is not arrival:
+            prepared = self._prepare(arrival)
+        record = prepared.record
         if self._num_in_flight >= self._settings.max_in_flight:
-            self._do_not_send(record)
-            return
-        self._attempt(record, arrival)
+            limit = self._settings.max_in_flight
+            text = f"{limit} requests were in flight (limits.max_in_flight)"
+            self._close_record(record, TransportOutcome.NOT_SENT, "max_in_flight", text)
+        else:
+            self._launch(prepared)
         if record.dispatched_ns is not None:
             self._check.dispatch_lag.add(record.dispatched_ns - record.scheduled_ns)
+        self._schedule_next()
 
-    def _record(self, arrival: PlannedArrival) -> RequestRecord:
-        return RequestRecord(
-            request_id=f"{self._point.point_id}-{arrival.index:06d}",
-            point_id=self._point.point_id,
-            shard=arrival.shard,
-            index=arrival.index,
-            phase=arrival.phase,
-            prompt_id=arrival.prompt_id,
-            text=self._texts[arrival.prompt_id],
-            scheduled_ns=self._start_ns + arrival.scheduled_ns,
-        )
-
-    def _request(self, arrival: PlannedArrival) -> SpeechRequest:
-        pacing, common = self._settings.text_pacing, self._settings.request
-        return SpeechRequest(
-            request_id=f"{self._point.point_id}-{arrival.index:06d}",
-            text=self._texts[arrival.prompt_id],
-            voice=common.voice,
-            language=common.language,
-            is_incremental=pacing is not None and pacing.mode is not TextMode.WHOLE,
-            params=common.params,
-        )
-
-    def _recorder_settings(self, record: RequestRecord) -> RecorderSettings:
-        settings, seed, index = self._settings, self._point.seed, record.index
-        pacing, cancel, slow = settings.text_pacing, settings.cancel, settings.slow_reader
-        is_paced = pacing is not None and pacing.mode is not TextMode.WHOLE
-        is_cancelled = cancel is not None and is_chosen(cancel.share, cancel.seed, index)
-        is_slow = slow is not None and is_chosen(slow.share, slow.seed, index)
-        return RecorderSettings(
-            timeouts=settings.wire.timeouts,
-            pieces=pace_text(record.text, pacing, seed=(seed << 32) + index)
-            if pacing is not None and is_paced
-            else (),
-            cancel=cancel if is_cancelled else None,
-            read_bytes_per_s=slow.bytes_per_s if slow is not None and is_slow else None,
-        )
-
-    def _attempt(self, record: RequestRecord, arrival: PlannedArrival) -> None:
-        try:
-            exchange = self._adapter.open(self._request(arrival))
-            recorder = Recorder(
-                record,
-                exchange,
-                tools=self._tools,
-                settings=self._recorder_settings(record),
-                on_finished=partial(self._on_finished, arrival),
-            )
-        except Exception as error:
-            # The adapter could not even open an exchange: ours, not the server's.
-            kind = type(error).__name__
-            self._close_record(record, TransportOutcome.CLIENT_ERROR, kind, str(error))
+    def _launch(self, prepared: Prepared) -> None:
+        record, recorder = prepared.record, prepared.recorder
+        if recorder is None:
+            kind = type(prepared.error).__name__
+            text = str(prepared.error)
+            self._close_record(record, TransportOutcome.CLIENT_ERROR, kind, text)
             return
         self._in_flight[record.request_id] = recorder
         self._max_in_flight = max(self._max_in_flight, self._num_in_flight)
         recorder.launch()
-
-    def _do_not_send(self, record: RequestRecord) -> None:
-        limit = self._settings.max_in_flight
-        text = f"{limit} requests were in flight (limits.max_in_flight)"
-        self._close_record(record, TransportOutcome.NOT_SENT, "max_in_flight", text)
 
     def _close_record(
         self, record: RequestRecord, outcome: TransportOutcome, kind: str, text: str
@@ -425,7 +365,8 @@ class _PointRun:
     def _retry(self, record: RequestRecord, arrival: PlannedArrival) -> None:
         del self._retries[record.request_id]
         reset_for_retry(record)
-        self._attempt(record, arrival)
+        on_finished = partial(self._on_finished, arrival)
+        self._launch(self._preparer.prepare_again(arrival, record, on_finished=on_finished))
 
     def _keep(self, record: RequestRecord, payload: Sequence[Buffer]) -> None:
         self._num_finished += 1

@@ -199,7 +199,9 @@ class Pacer:
             while heap and callback is None:
                 if heap[0][0] > self._clock.now_ns():
                     return
-                callback = heapq.heappop(heap)[2].callback
+                timer = heapq.heappop(heap)[2]
+                # Taken, not read: whoever keeps the timer must not keep what it called.
+                callback, timer.callback = timer.callback, None
             if callback is None:
                 return
             try:

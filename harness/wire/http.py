@@ -199,6 +199,7 @@ class HttpConnection:
         if self._stream is not None:
             self._stream.close()
         self._dial = self._stream = self._target = None
+        self._parser.drop()
         self._on_gone(self)
 
     def _write_request(self, body: bytes, on_sent: OnSent | None) -> None:
@@ -268,11 +269,11 @@ class HttpConnection:
             return
         parser = self._parser
         events = parser.feed(data)
-        for event in events:
+        owner = parser.owner(events, data)
+        for index, event in enumerate(events):
             listener = self._listener
             if listener is not None:
-                is_own = parser.is_tail(event, data, is_last=event is events[-1])
-                listener.on_event(event, stamp if is_own else stamp.merged())
+                listener.on_event(event, stamp if index >= owner else stamp.merged())
         # The listener may have released or dropped the connection meanwhile.
         if parser is not self._parser or self._is_closed:
             return

@@ -168,7 +168,7 @@ class ResponseParser:
 
     def __init__(self, limits: WireLimits) -> None:
         self._limits = limits
-        self._parser: Any = httptools.HttpResponseParser(self)
+        self._parser: Any = None
         self._events: list[Event] = []
         self._headers: list[tuple[str, str]] = []
         self._is_informational = False
@@ -196,6 +196,7 @@ class ResponseParser:
             return []
         if self.stage is ResponseStage.NOTHING:
             self.stage = ResponseStage.HEADERS
+            self._parser = httptools.HttpResponseParser(self)
         events: list[Event] = []
         self._events = events
         num_body_before = self._num_body
@@ -208,20 +209,33 @@ class ResponseParser:
                 self.error = self._framing_error(error)
         if self.error is None:
             self._check_limits(len(data), self._num_body - num_body_before)
+        self._events = []
+        if self.error is not None or self.stage is ResponseStage.COMPLETE:
+            self.drop()
         return events
 
-    @staticmethod
-    def is_tail(event: Event, data: bytes, *, is_last: bool) -> bool:
-        """Whether the last byte of a read completed this event, so that its stamp is the event's.
+    def drop(self) -> None:
+        """Nothing more will be fed. Parser and callbacks hold each other; leave no cycle behind."""
+        self._parser = None
 
-        A chunk's closing CRLF counts as its own; the zero chunk behind it does not.
+    @staticmethod
+    def owner(events: list[Event], data: bytes) -> int:
+        """From which event of a read on the last byte's stamp is their own (index; else earlier).
+
+        That is the last event, and a body before it that ended with the same byte. A chunk's
+        closing CRLF counts as its own; the zero chunk behind it does not. Earlier bodies never
+        are: two chunks of silence look alike, so only the last is compared with the read's end.
         """
+        last = len(events) - 1
+        body = last - 1 if last > 0 and isinstance(events[last], EndOfBody) else last
+        event = events[body] if events else None
         if not isinstance(event, StreamBytes):
-            return is_last
-        body = bytes(event.data)
-        return data.endswith(body) or (
-            data.endswith(b"\r\n") and data.endswith(body, 0, len(data) - 2)
+            return last
+        piece = bytes(event.data)
+        is_tail = data.endswith(piece) or (
+            data.endswith(b"\r\n") and data.endswith(piece, 0, len(data) - 2)
         )
+        return body if is_tail else body + 1
 
     def feed_eof(self) -> list[Event] | None:
         """Events when the peer closed: the end of a body without a length, or None: too early."""

@@ -298,7 +298,8 @@ class PlainAdapter:
 
     def open(self, request: SpeechRequest) -> Exchange:
         self._on_open()
-        return PlainExchange(request.text, HttpTarget(f"{self.base_url}/say"))
+        headers = (("X-Request-Id", request.request_id),)
+        return PlainExchange(request.text, HttpTarget(f"{self.base_url}/say", headers=headers))
 
 
 # -- short real runs ------------------------------------------------------------------------------

@@ -5,23 +5,26 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from engines.base import Buffer
+from engines.base import Buffer, Exchange, SpeechRequest
 from engines.errors import ContractError
-from harness.dispatcher import is_chosen
+from harness.preparation import is_chosen
 from harness.records import RequestRecord
 from harness.settings import (
     CancelFrom,
     CancelSettings,
     ConnectionSettings,
     RetrySettings,
+    SlowReaderSettings,
     TimeoutSettings,
     WireSettings,
 )
+from harness.wire.http_message import ResponseParser
 from tests.builders.servers import (
     Request,
     ScriptedServer,
@@ -32,7 +35,7 @@ from tests.builders.servers import (
     paced,
     refusal,
 )
-from tests.builders.wire import MemorySink, PlainAdapter, every, ms, run_load
+from tests.builders.wire import MemorySink, PlainAdapter, PlainExchange, every, ms, run_load
 
 PCM = bytes(480)
 
@@ -64,12 +67,11 @@ def test_rate_holds_against_work_in_every_dispatch():
 
     assert ["ok"] * 400 == ran.outcomes
     assert 400 == len(server.requests)
-    assert min(lags) >= ms(0.4), "the work is part of the lag, and nothing leaves early"
+    assert min(lags) >= 0, "nothing leaves early"
     assert late - early < ms(5), "the lag must not grow"
     assert 199 < 399 / ((sent[-1] - sent[0] - (lags[-1] - lags[0])) / 1e9) < 201
     lag = ran.point.selfcheck["dispatch_lag_ms"]
-    assert 400 == lag["n"]
-    assert lag["p50"] >= 0.4
+    assert (400, True) == (lag["n"], lag["p50"] <= lag["p99"] <= lag["max"])
 
 
 def test_nothing_waits_for_a_completion():
@@ -209,12 +211,12 @@ def test_arrivals_lie_in_the_servers_send_brackets_under_load():
     """Real-time pacing, many streams: kernel stamps fall between before and after each send."""
     with ScriptedServer(paced([(2, PCM), (5, PCM), (5, PCM)])) as server:
         ran = run_load(PlainAdapter(server.base_url), every(3, 30))
-    sends = server.sends
+    order = {request.header("x-request-id"): n for n, request in enumerate(server.requests)}
     num_inside = num_exact = 0
     for record in ran.records:
-        matching = [s for s in sends if s.request == _order(server.requests, record, ran)]
+        sends = [send for send in server.sends if send.request == order[record.request_id]]
         # Head, three pieces, zero chunk.
-        for send, chunk in zip(matching[1:4], record.chunks, strict=False):
+        for send, chunk in zip(sends[1:4], record.chunks, strict=True):
             if chunk.is_exact:
                 num_exact += 1
                 before = ran.clock.from_monotonic_ns(send.before_ns) - ran.clock.uncertainty_ns
@@ -222,11 +224,6 @@ def test_arrivals_lie_in_the_servers_send_brackets_under_load():
                 num_inside += before <= chunk.arrival_ns <= after
 
     assert num_inside == num_exact > 0
-
-
-def _order(requests: list[Request], record: RequestRecord, ran: Any) -> int:
-    """Which request at the server this record is: requests arrive in the order of dispatch."""
-    return sorted(r.dispatched_ns for r in ran.records).index(record.dispatched_ns)
 
 
 # -- retries --------------------------------------------------------------------------------------
@@ -322,6 +319,19 @@ def test_a_share_of_requests_is_cancelled():
     assert {"ok", "cancelled"} == set(expected)
 
 
+def test_slow_reader_holds_the_server_back():
+    """8,000 bytes at 40,000 a second take 200 ms, though the server has them at once; the
+    connection, whose window was made small, is not used again."""
+    slow = SlowReaderSettings(1.0, 40_000)
+    with ScriptedServer(ok(bytes(8000))) as server:
+        ran = run_load(PlainAdapter(server.base_url), every(1, 1), slow_reader=slow)
+    record = ran.records[0]
+
+    assert ["ok"] == ran.outcomes
+    assert record.chunks[-1].read_ns - record.sent_ns >= ms(150)
+    assert 8000 == record.audio_bytes
+
+
 def test_share_is_met_over_many_arrivals():
     """A quarter of 10,000 is 2,500, give or take."""
     assert 2350 < sum(is_chosen(0.25, 1, index) for index in range(10_000)) < 2650
@@ -368,6 +378,37 @@ def test_everything_is_put_back():
 
     assert before == (len(gc.callbacks), num_descriptors())
     assert 0 == gc.get_freeze_count()
+
+
+def test_finished_requests_leave_nothing_for_the_collector():
+    """No cycles: with the collector off, everything of a request is gone with its record."""
+    opened: list[weakref.ref[PlainExchange]] = []
+
+    class Watched(PlainAdapter):
+        def open(self, request: SpeechRequest) -> Exchange:
+            exchange = super().open(request)
+            opened.append(weakref.ref(exchange))  # type: ignore[arg-type]
+            return exchange
+
+    class Forgetful(MemorySink):
+        def append(self, record: RequestRecord, payload: Sequence[Buffer]) -> None:
+            left.append(sum(ref() is not None for ref in opened))
+
+    left: list[int] = []
+    script = [ok(PCM), chunked([PCM], is_complete=False), refusal(), chunked([PCM, PCM])]
+    gc.collect()
+    gc.disable()
+    try:
+        with ScriptedServer(lambda request: script[len(left) % 4]) as server:
+            run_load(Watched(server.base_url), every(8, 16), sink=Forgetful())
+        num_left = sum(ref() is not None for ref in opened)
+        parsers = [o for o in gc.get_objects() if isinstance(o, ResponseParser)]
+    finally:
+        gc.enable()
+
+    assert 17 == len(opened)  # one warmed the pool
+    assert 0 == num_left
+    assert [] == parsers
 
 
 @pytest.mark.parametrize("use_timerfd", [True, False])

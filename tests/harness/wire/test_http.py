@@ -106,6 +106,15 @@ def test_sending_marks_the_stream_as_drained():
     assert rig.sent == rig.stream.floors
 
 
+def test_two_equal_chunks_in_one_read_are_told_apart():
+    """Silence looks like silence: the first of them does not own the stamp."""
+    rig = Rig()
+    rig.stream.deliver(CHUNKED)
+    rig.stream.deliver(chunk(bytes(8)) + chunk(bytes(8)))
+
+    assert [True, False, True] == [seen.is_exact for seen in rig.heard.stamps]
+
+
 def test_second_body_is_refused():
     """HTTP/1.1 carries one."""
     rig = Rig()
