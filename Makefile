@@ -7,10 +7,13 @@ BIN := $(VENV)/bin
 CONSTRAINTS := .ci/constraints.txt
 TORCH := $(shell sed -n 's/^torch==/torch==/p' $(CONSTRAINTS))
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+ORACLE := .venv-oracle
+ORACLE_CONSTRAINTS := .ci/constraints-oracle.txt
+ORACLE_PIP := $(ORACLE)/bin/python -m pip --disable-pip-version-check
 DEMO_DIR ?= results/demo
 PYTEST_ARGS ?=
 
-.PHONY: demo test check bench reference-demo gpu-check figures clean
+.PHONY: demo test check bench oracle reference-demo gpu-check figures clean
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit("earwitness needs Python 3.11 or newer; set PYTHON=") if sys.version_info < (3, 11) else None'
@@ -26,10 +29,22 @@ $(VENV)/.dev-installed: $(VENV)/.demo-installed
 	$(PIP) install -q -c $(CONSTRAINTS) -e '.[embedded,whisper,codecs,reference,cluster,dev]'
 	touch $@
 
+# The official qwen-tts package, against which the reference engine is checked. Its pins clash with
+# ours, so it has an environment of its own; of its requirements only those it really imports.
+$(ORACLE)/.installed: $(ORACLE_CONSTRAINTS) | $(BIN)/python
+	$(BIN)/python -m venv $(ORACLE)
+	$(ORACLE_PIP) install -q -c $(ORACLE_CONSTRAINTS) $(TORCH)
+	$(ORACLE_PIP) install -q -c $(ORACLE_CONSTRAINTS) transformers accelerate tokenizers \
+		huggingface-hub safetensors librosa soundfile einops
+	$(ORACLE_PIP) install -q -c $(ORACLE_CONSTRAINTS) --no-deps qwen-tts
+	touch $@
+
+oracle: $(ORACLE)/.installed
+
 demo: $(VENV)/.demo-installed
 	$(BIN)/earwitness demo -o $(DEMO_DIR)
 
-test: $(VENV)/.dev-installed
+test: $(VENV)/.dev-installed $(ORACLE)/.installed
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
 
 check: $(VENV)/.dev-installed
@@ -37,8 +52,8 @@ check: $(VENV)/.dev-installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.dev-installed
+bench: $(VENV)/.dev-installed $(ORACLE)/.installed
 	$(BIN)/python -m pytest -m bench -s $(PYTEST_ARGS)
 
 clean:
-	rm -rf $(VENV) .venv-oracle build *.egg-info
+	rm -rf $(VENV) $(ORACLE) build *.egg-info

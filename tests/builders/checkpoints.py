@@ -47,7 +47,7 @@ class Loaded:
             num_slots,
             max_positions=max_positions,
             device="cpu",
-            dtype=torch.float32,
+            dtype=self.model.dtype,
         )
 
     def codec_state(self, num_slots: int = 5) -> CodecState:
@@ -70,8 +70,8 @@ class Loaded:
         )
 
 
-def load(folder: Path) -> Loaded:
-    model = load_model(folder, device="cpu", dtype=torch.float32)
+def load(folder: Path, *, dtype: torch.dtype = torch.float32) -> Loaded:
+    model = load_model(folder, device="cpu", dtype=dtype)
     tokenizer = load_tokenizer(folder, model.config)
     return Loaded(
         folder=folder,

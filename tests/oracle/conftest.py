@@ -20,7 +20,7 @@ from tests.oracle.spoken import LARGE, SMALL, SpokenRequest
 ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-oracle" / "bin" / "python"
 RUNNER = Path(__file__).with_name("official.py")
-TIME_LIMIT_S = 300
+TIME_LIMIT_S = 360
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Samples equal to those of the official decoder, whole and streamed, also past 300 codec frames."""
+"""Samples equal to the official decoder's, whole and streamed, also past 300 codec frames."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import pytest
 from tests.builders.checkpoints import decode
 from tests.oracle.conftest import Official
 
-pytestmark = pytest.mark.oracle
+# The first of them waits for the one run of the official package.
+pytestmark = [pytest.mark.oracle, pytest.mark.timeout(400)]
 
 # The official decoder differs from itself by about 1e-6 at another length; 5e-5 at a peak of 0.4.
 TOLERANCE = 5e-5

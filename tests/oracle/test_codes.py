@@ -14,7 +14,8 @@ from tests.builders.checkpoints import Loaded, admit, slot_vector, speak
 from tests.oracle.conftest import Official
 from tests.oracle.spoken import LARGE, SMALL, SpokenRequest
 
-pytestmark = pytest.mark.oracle
+# The first of them waits for the one run of the official package.
+pytestmark = [pytest.mark.oracle, pytest.mark.timeout(400)]
 
 REQUESTS = (*LARGE, *SMALL)
 TRACED = tuple(request for request in REQUESTS if request.trace)

@@ -1,4 +1,4 @@
-"""A checkpoint that is not what it should be ends in one line: where, what, and what was expected."""
+"""A checkpoint that is not what it should be ends in one line: where, what, what was expected."""
 
 from __future__ import annotations
 
