@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -201,6 +201,8 @@ class Recorder:
         if self.is_finished:
             return
         try:
+            if isinstance(event, EndOfBody) and not stamp.is_exact:
+                self._doubt_last_chunk()
             self._note(event, stamp)
             self._carry_out(self._exchange.feed(event), stamp)
             if isinstance(event, EndOfBody) and not self.is_finished:
@@ -213,6 +215,7 @@ class Recorder:
         self._connection = None
         if self.is_finished:
             return
+        self._doubt_last_chunk()
         if failure.status is not None:
             self.record.http_status = failure.status
             self.record.headers_ns = stamp.arrival_ns
@@ -264,6 +267,15 @@ class Recorder:
         # Last: an exchange that says how it ended beside closing must be heard first.
         if closing is not None and self._connection is not None and not self.is_finished:
             self._connection.close(closing.code, closing.reason)
+
+    def _doubt_last_chunk(self) -> None:
+        """The stream ended by closing: the close may have been merged with the last bytes.
+
+        Linux then keeps the stamp of the close, and the read of the bytes cannot show it.
+        """
+        chunks = self.record.chunks
+        if chunks and chunks[-1].is_exact:
+            chunks[-1] = replace(chunks[-1], is_exact=False)
 
     def _append(self, data: Buffer, stamp: Stamp | None) -> None:
         num_bytes = len(data)

@@ -35,7 +35,7 @@ from harness.records import Phase, RequestRecord
 from harness.settings import CancelFrom, CancelSettings, TimeoutSettings
 from harness.text_source import TextPacing, pace_text
 from harness.wire.connection import WireFailure
-from tests.builders.wire import FakeConnection, FakeTime, FakeWire, PlainExchange, ms
+from tests.builders.wire import FakeConnection, FakeTime, FakeWire, PlainExchange, ms, stamp
 
 HTTP = HttpTarget("http://h/say")
 FORMAT = AudioFormat(SampleFormat.S16LE, 24_000, 1, RateSource.CONTRACT)
@@ -216,6 +216,33 @@ def test_broken_connection_of_which_the_exchange_says_nothing_is_the_wires():
 
     assert ("truncated", "closed_in_body") == rig.ending
     assert ms(25) == rig.record.finished_ns
+
+
+def test_close_behind_the_last_bytes_takes_their_stamp_along():
+    """Linux merges a close with the bytes before it: only the chunk before the last is sure."""
+    rig = Rig()
+    rig.reply((20, b"abcd"), (30, b"ef"))
+    rig.connection.end(TRUNCATED, 40)
+
+    assert [True, False] == [chunk.is_exact for chunk in rig.record.chunks]
+
+
+def test_body_that_ends_by_closing_leaves_its_last_chunk_in_doubt():
+    """The end has no stamp of the kernel, and so none that could be told from the bytes'."""
+    rig = Rig()
+    rig.reply((20, b"abcd"), (30, b"ef"))
+    rig.recorder.on_event(EndOfBody(), stamp(40).merged())
+
+    assert ("ok", None) == rig.ending
+    assert [True, False] == [chunk.is_exact for chunk in rig.record.chunks]
+
+
+def test_end_in_a_read_of_its_own_leaves_no_doubt():
+    """The last bytes had been read before."""
+    rig = Rig()
+    rig.reply((20, b"abcd"), (30, b"ef"), end_ms=40)
+
+    assert [True, True] == [chunk.is_exact for chunk in rig.record.chunks]
 
 
 def test_final_failure_is_not_discussed():
