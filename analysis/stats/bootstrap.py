@@ -185,10 +185,12 @@ def _draw(
     for place in lengths:
         chosen = random.integers(0, len(samples), num_resamples)
         length = lengths[chosen][:, np.newaxis]
-        begins = random.integers(0, np.broadcast_to(length, (num_resamples, -(-place // block))))
-        rows = (begins[:, :, np.newaxis] + np.arange(block)) % length[:, :, np.newaxis]
-        flat = rows.reshape(num_resamples, -1)[:, :place]
-        parts.append(flat + starts[chosen][:, np.newaxis])
+        places = random.random((num_resamples, -(-place // block))) * length
+        rows = places.astype(np.int64)
+        if block > 1:
+            spread = (rows[:, :, np.newaxis] + np.arange(block)) % length[:, :, np.newaxis]
+            rows = spread.reshape(num_resamples, -1)[:, :place]
+        parts.append(rows + starts[chosen][:, np.newaxis])
     return np.concatenate(parts, axis=1)
 
 

@@ -133,6 +133,7 @@ def test_interval_over_seeds_holds_the_truth():
 
 
 @pytest.mark.bench
+@pytest.mark.timeout(1800)
 def test_false_alarms_and_power_of_a_regression_rule():
     """1,000 pairs of five seeds of 300 requests of a gamma engine of 30 ms (shape 40), p95.
 
