@@ -119,6 +119,7 @@ class Recorder:
         self._settings = settings
         self._on_finished = on_finished
         self._connection: Connection | None = None
+        self._is_open = False
         self._is_started = False
         self._num_payload = 0
         self._last_arrival_ns = 0
@@ -170,7 +171,7 @@ class Recorder:
         if record.dispatched_ns is None:
             record.dispatched_ns = now_ns
         self._deadlines.start(now_ns, first_ns=record.dispatched_ns)
-        if self._connection is not None and self._connection.is_warm:
+        if self._is_open:
             self._deadlines.meet("connect")
         for piece in self._settings.pieces:
             self._text[piece.seq] = _TextState(now_ns + piece.due_ns)
@@ -185,6 +186,7 @@ class Recorder:
         record.connection_reused = info.is_reused
         record.dns_ns, record.connected_ns = info.dns_ns, info.connected_ns
         record.tls_ns, record.tls_resumed = info.tls_ns, info.tls_resumed
+        self._is_open = True
         self._deadlines.meet("connect")
         try:
             self._carry_out(self._exchange.start(), None)
@@ -202,7 +204,7 @@ class Recorder:
             return
         try:
             if isinstance(event, EndOfBody) and not stamp.is_exact:
-                self._doubt_last_chunk()
+                self._doubt_last_chunk()  # ended by closing, which is merged like bytes
             self._note(event, stamp)
             self._carry_out(self._exchange.feed(event), stamp)
             if isinstance(event, EndOfBody) and not self.is_finished:
@@ -269,10 +271,7 @@ class Recorder:
             self._connection.close(closing.code, closing.reason)
 
     def _doubt_last_chunk(self) -> None:
-        """The stream ended by closing: the close may have been merged with the last bytes.
-
-        Linux then keeps the stamp of the close, and the read of the bytes cannot show it.
-        """
+        """Its stamp may be of what came behind it: Linux merges, and keeps the last stamp."""
         chunks = self.record.chunks
         if chunks and chunks[-1].is_exact:
             chunks[-1] = replace(chunks[-1], is_exact=False)
@@ -285,6 +284,8 @@ class Recorder:
             raise AssertionError("the exchange gave audio before anything was received")
         chunks = self.record.chunks
         arrival_ns = stamp.arrival_ns
+        if chunks and chunks[-1].read_ns == stamp.read_ns and not stamp.merged().is_exact:
+            self._doubt_last_chunk()  # it came before the last byte of its read
         chunks.append(
             ChunkEvent(
                 seq=len(chunks),

@@ -209,6 +209,7 @@ class FakeConnection:
     def open(self, listener: Listener) -> None:
         self.listener = listener
         if self.is_warm:
+            self.is_warm = False  # as a real one: it is busy from now on
             listener.on_open(ConnectionInfo(is_reused=True, peer="fake"))
 
     def connected(self) -> None:

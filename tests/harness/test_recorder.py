@@ -324,6 +324,17 @@ def test_connect_limit():
     assert ("timeout", "connect") == rig.ending
 
 
+def test_connect_limit_does_not_outlive_the_connection():
+    """Neither on a warm connection, which has met it, nor on a cold one that met it later."""
+    limits = TimeoutSettings(connect_s=0.05, first_audio_s=5.0, total_s=5.0)
+    warm, cold = Rig(timeouts=limits), Rig(is_warm=False, timeouts=limits)
+    cold.connection.connected()
+    for rig in (warm, cold):
+        rig.time.advance(200)
+
+    assert [[], []] == [warm.finished, cold.finished]
+
+
 def test_first_audio_limit():
     """Headers are not audio."""
     rig = Rig(timeouts=LIMITS)
