@@ -445,6 +445,6 @@ def load_contract(name: str | Path, *, allow_env: bool = False) -> HttpContract:
     if contract.auth and not is_ours and not allow_env:
         raise ContractError(
             f"{path}: auth: a contract from outside the package may not read environment "
-            "variables; allow it with --allow-env once you trust the file"
+            "variables; allow it with --allow-contract-env once you trust the file"
         )
     return contract

@@ -34,11 +34,14 @@ _IN_CODE: Mapping[str, str] = MappingProxyType(
         "cartesia-ws": "engines.websocket.cartesia:CartesiaSpeechAdapter",
         "deepgram-ws": "engines.websocket.deepgram:DeepgramSpeechAdapter",
         "elevenlabs-ws": "engines.websocket.elevenlabs:ElevenLabsSpeechAdapter",
+        "local": "engines.local:LocalAdapter",
         "minimax-ws": "engines.websocket.minimax:MinimaxSpeechAdapter",
         "nari-ws": "engines.websocket.nari:NariSpeechAdapter",
         "playht-ws": "engines.websocket.playht:PlayhtSpeechAdapter",
         "sglang-omni-ws": "engines.websocket.sglang_omni:SglangOmniSpeechAdapter",
         "vllm-omni-ws": "engines.websocket.vllm_omni:VllmOmniSpeechAdapter",
+        "voxserve-text": "engines.voxserve_text:VoxserveTextAdapter",
+        "wyoming": "engines.wyoming:WyomingAdapter",
     }
 )
 

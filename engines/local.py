@@ -1,0 +1,202 @@
+"""A command on this machine as an engine: text on its standard input, audio on its standard output.
+
+    engines:
+      - contract: local
+        params: {argv: [my-tts, --raw], sample_rate_hz: 22050}
+
+The command comes from a scenario, so the driver runs it only with `--allow-commands`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from engines.base import (
+    Action,
+    Audio,
+    AudioFormat,
+    CancelDue,
+    Capabilities,
+    Close,
+    Closed,
+    Done,
+    EndOfBody,
+    EngineCard,
+    EngineInfo,
+    Event,
+    Exchange,
+    Fail,
+    Format,
+    Probe,
+    ProcessTarget,
+    RateSource,
+    SampleFormat,
+    Send,
+    SpeechRequest,
+    StreamBytes,
+    TextDue,
+)
+from engines.errors import ContractError
+from engines.http_body import for_container, protocol_error
+from engines.http_contract import FieldSpec, ValueType
+from engines.outcomes import TransportOutcome
+from engines.params import check_params, resolve_values
+from engines.redact import one_line
+
+__all__ = ["LocalAdapter", "LocalExchange"]
+
+_FIELDS = MappingProxyType(
+    {
+        "argv": FieldSpec(type=ValueType.LIST, required=True),
+        "text_in": FieldSpec(default="stdin", one_of=("stdin", "argument")),
+        "sample_format": FieldSpec(default="s16le", one_of=tuple(SampleFormat)),
+        "sample_rate_hz": FieldSpec(type=ValueType.INTEGER, default=22_050, min=1000, max=768_000),
+        "channels": FieldSpec(type=ValueType.INTEGER, default=1, min=1, max=16),
+    }
+)
+# Where `text_in: argument` puts the text in the command.
+_TEXT_MARK = "{text}"
+
+
+class LocalExchange:
+    """One process for one request; its exit status says whether the audio is complete."""
+
+    __slots__ = ("_format", "_is_over", "_is_told", "_request", "_sends_text", "_target")
+
+    def __init__(
+        self, request: SpeechRequest, target: ProcessTarget, *, found: AudioFormat, sends_text: bool
+    ) -> None:
+        self._request = request
+        self._target = target
+        self._format = found
+        self._sends_text = sends_text
+        self._is_told = False
+        self._is_over = False
+
+    @property
+    def target(self) -> ProcessTarget:
+        """What to run."""
+        return self._target
+
+    def start(self) -> list[Action]:
+        """The text and the end of the input; incremental text follows as it falls due."""
+        if self._request.is_incremental:
+            return []
+        text = f"{self._request.text}\n" if self._sends_text else ""
+        return [Send(text.encode(), ends_text=True)]
+
+    def feed(self, event: Event) -> list[Action]:
+        """See `engines.base.Exchange`."""
+        if self._is_over:
+            return []
+        actions = self._react(event)
+        self._is_over = any(isinstance(action, (Done, Fail)) for action in actions)
+        return actions
+
+    def _react(self, event: Event) -> list[Action]:
+        match event:
+            case StreamBytes(data=data):
+                if not len(data):
+                    return []
+                told: list[Action] = [] if self._is_told else [Format(self._format, self._format)]
+                self._is_told = True
+                return [*told, Audio(data)]
+            case TextDue(seq=seq, text=text, is_last=is_last) if self._request.is_incremental:
+                return [Send(text.encode(), text_seq=seq, ends_text=is_last)]
+            case CancelDue():
+                ended = "cancelled by the scenario; the process is ended"
+                return [Close(), Fail(TransportOutcome.CANCELLED, "process", ended)]
+            case Closed(code=0):
+                return [Done()]
+            case Closed(code=code, reason=reason):
+                status = "without a status" if code is None else f"with status {code}"
+                text = one_line(f"the process ended {status}: {reason}".rstrip(": "))
+                return [Fail(TransportOutcome.SERVER_ERROR, "process", text)]
+            case EndOfBody():
+                return [Done()]
+            case _:
+                return [protocol_error("order", f"{type(event).__name__} does not belong here")]
+
+
+class LocalAdapter:
+    """A command whose standard output is audio."""
+
+    def __init__(
+        self,
+        *,
+        base_url: str | None = None,
+        params: Mapping[str, Any] = MappingProxyType({}),
+        environ: Mapping[str, str] | None = None,
+        key_hosts: Collection[str] = (),
+    ) -> None:
+        """Check the parameters; a command has no address and no keys.
+
+        Raises:
+            ContractError: one line.
+        """
+        del base_url, environ, key_hosts
+        self.base_url = "process:"
+        self._params = check_params(self.name, _FIELDS, params)
+        argv = params.get("argv")
+        if argv is not None and (not argv or not all(isinstance(a, str) and a for a in argv)):
+            raise ContractError(f"{self.name}: params.argv: must be a command and its arguments")
+
+    @classmethod
+    def describe(cls) -> EngineCard:
+        """What is known of it without running anything."""
+        return EngineCard(
+            name="local",
+            title="A command whose standard output is audio",
+            source="engines/local.py",
+            base_url=None,
+            capabilities=Capabilities(
+                transport="process",
+                formats=tuple(str(name) for name in SampleFormat),
+                has_incremental_text=True,
+                can_cancel=True,
+                note="runs only with --allow-commands; process start is part of every request",
+            ),
+            parameters=tuple(_FIELDS),
+        )
+
+    @property
+    def name(self) -> str:
+        """As in the registry."""
+        return "local"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What a command can do."""
+        return self.describe().capabilities
+
+    def open(self, request: SpeechRequest) -> Exchange:
+        """Begin one request; see `engines.base.Adapter`."""
+        if "\x00" in request.text or any("\ud800" <= c <= "\udfff" for c in request.text):
+            raise ContractError(f"{self.name}: the text holds characters no command can be given")
+        params = {**self._params, **check_params(self.name, _FIELDS, request.params)}
+        values = resolve_values(self.name, _FIELDS, params, request)
+        as_argument = values["text_in"] == "argument"
+        if as_argument and request.is_incremental:
+            raise ContractError(f"{self.name}: text_in: an argument cannot come in pieces")
+        argv = tuple(values["argv"])
+        if as_argument:
+            if not any(_TEXT_MARK in word for word in argv):
+                raise ContractError(f"{self.name}: params.argv: names no {_TEXT_MARK}")
+            argv = tuple(word.replace(_TEXT_MARK, request.text) for word in argv)
+        sample_format = SampleFormat(values["sample_format"])
+        found = AudioFormat(
+            sample_format, values["sample_rate_hz"], values["channels"], RateSource.CONTRACT
+        )
+        return LocalExchange(
+            request,
+            ProcessTarget(argv),
+            found=for_container(found, sample_format),
+            sends_text=not as_argument,
+        )
+
+    def probe(self) -> Probe:
+        """Nothing to ask: it is started for every request."""
+        info = EngineInfo(self.name, is_ready=True, reason="a command is started anew each time")
+        return Probe(calls=MappingProxyType({}), parse=lambda _replies: info)
