@@ -9,7 +9,13 @@ import torch
 from reference_engine.model.code_predictor import predictor_step
 from reference_engine.model.frame import frame_step
 from reference_engine.model.sampling import DEFAULT_PLAN, GREEDY_PLAN, SamplingSettings
-from reference_engine.model.state import ModelState, gather_codes, scrub_slot, write_text
+from reference_engine.model.state import (
+    ModelState,
+    gather_codes,
+    reset_slots,
+    scrub_slot,
+    write_text,
+)
 from reference_engine.model.talker import prefill_step, talker_step
 from reference_engine.model.text.prompts import Prompt
 from tests.builders.checkpoints import Loaded, admit, codes_of, slot_vector, speak
@@ -230,3 +236,54 @@ def test_codes_are_read_back_by_slot_and_frame(tiny: Loaded):
     found = gather_codes(state, slot_vector([2, 1]), torch.tensor([3, 0]), count=2)
 
     assert torch.equal(torch.stack((state.codes[2, 3:5], state.codes[1, :2])), found)
+
+
+def test_prompts_of_different_length_are_prefilled_together(tiny: Loaded):
+    """Right-padded rows and a padding request leave each with what it gets alone."""
+    prompts = [tiny.prompt("hello the user", layout="whole"), tiny.prompt("a", layout="whole")]
+    state = tiny.state(4)
+    width = max(prompt.num_rows for prompt in prompts) + 3
+    for slot, prompt in enumerate(prompts, start=1):
+        admit(tiny, state, slot, replace(prompt, text_ids=(0,), codec_ids=(0,)), GREEDY)
+    reset_slots(state, torch.tensor([True] * 4))
+
+    def padded(ids: tuple[int, ...]) -> list[int]:
+        return [*ids, *(0 for _ in range(width - len(ids)))]
+
+    prefill_step(
+        tiny.model,
+        state,
+        slot_vector([2, 0, 1]),
+        text_ids=torch.tensor(
+            [padded(prompts[1].text_ids), padded(()), padded(prompts[0].text_ids)]
+        ),
+        codec_ids=torch.tensor(
+            [padded(prompts[1].codec_ids), padded(()), padded(prompts[0].codec_ids)]
+        ),
+        num_rows=torch.tensor([prompts[1].num_rows, 0, prompts[0].num_rows]),
+    )
+    for _ in range(5):
+        frame_step(tiny.model, state, slot_vector([1, 2]), sampler=GREEDY_PLAN)
+
+    assert [0, prompts[0].num_rows + 5, prompts[1].num_rows + 5, 0] == state.lengths.tolist()
+    for slot, prompt in enumerate(prompts, start=1):
+        assert torch.equal(speak(tiny, prompt, GREEDY, num_frames=5), codes_of(state, slot))
+
+
+def test_a_full_slot_keeps_its_last_row_while_others_are_prefilled(tiny: Loaded):
+    """Padding rows of a prefill land in the padding slot, never past the end of their own."""
+    prompt = tiny.prompt("a", layout="whole")
+    state = tiny.state(2, max_positions=prompt.num_rows)
+    admit(tiny, state, 1, prompt, GREEDY)
+    before = state.talker_k[:, 1].clone()
+
+    prefill_step(
+        tiny.model,
+        state,
+        slot_vector([1]),
+        text_ids=torch.full((1, 4), 7),
+        codec_ids=torch.full((1, 4), 7),
+        num_rows=torch.tensor([0]),
+    )
+
+    assert torch.equal(before, state.talker_k[:, 1])
