@@ -118,23 +118,19 @@ def _words(outcome: str) -> str:
 
 def _chunks(requests: pd.DataFrame, tables: RunTables, base: Any) -> list[list[list[int | None]]]:
     """Per request: [time since the chunk before, media, slack] in tenths of a millisecond."""
-    rows = {request_id: number for number, request_id in enumerate(requests["request_id"])}
+    rows = pd.Series(np.arange(len(requests)), index=requests["request_id"])
     chunks = tables.chunks.sort_values(["request_id", "seq"])
-    found: list[list[list[int | None]]] = [[] for _ in rows]
-    last = [0] * len(rows)
-    at = numbers(chunks["arrival_ns"])
-    media = np.nan_to_num(numbers(chunks["duration_ns"]))
-    slack = numbers(chunks["slack_ns"])
-    for request_id, at_ns, media_ns, slack_ns in zip(
-        chunks["request_id"], at, media, slack, strict=True
-    ):
-        row = rows.get(request_id)
-        if row is None:
-            continue
-        when = round((at_ns - base[row]) / 1e5)
-        early = None if np.isnan(slack_ns) else round(slack_ns / 1e5)
-        found[row].append([when - last[row], round(media_ns / 1e5), early])
-        last[row] = when
+    row = rows.reindex(chunks["request_id"]).to_numpy()
+    chunks, row = chunks[~np.isnan(row)], row[~np.isnan(row)].astype(np.int64)
+    at = np.round((numbers(chunks["arrival_ns"]) - base[row]) / 1e5).astype(np.int64)
+    is_first = np.diff(row, prepend=-1) != 0
+    gap = np.where(is_first, at, np.diff(at, prepend=0))
+    media = np.round(np.nan_to_num(numbers(chunks["duration_ns"])) / 1e5).astype(np.int64)
+    slack = np.round(numbers(chunks["slack_ns"]) / 1e5)
+    early = [None if np.isnan(value) else int(value) for value in slack]
+    found: list[list[list[int | None]]] = [[] for _ in range(len(requests))]
+    for place, *values in zip(row.tolist(), gap.tolist(), media.tolist(), early, strict=True):
+        found[place].append(values)
     return found
 
 

@@ -34,6 +34,8 @@ class Shape:
     pace: float = 0.6  # time between chunks over their media time
     stall_share: float = 0.0
     fail_share: float = 0.0
+    min_seconds: float = 1.0  # of sound
+    max_seconds: float = 2.0
 
 
 STREAM = Shape(stall_share=0.2)
@@ -83,9 +85,7 @@ def heard_run(tmp_path: Path, **settings) -> Path:
     return folder
 
 
-def _point(
-    engine: str, rate: float, num_requests: int, begin_ms: float, seed: int
-) -> PointRecord:
+def _point(engine: str, rate: float, num_requests: int, begin_ms: float, seed: int) -> PointRecord:
     measure_ms = 1000 * num_requests / rate
     return point(
         f"{engine}-r{rate:g}-s{seed}",
@@ -147,7 +147,7 @@ def _request(
             format=None,
         )
         return failed, None
-    payload = _speech(rng)
+    payload = _speech(rng, shape)
     first_ms = shape.first_ms + shape.per_rate_ms * made.rate_rps + rng.exponential(30)
     return _reply(payload, shape, rng, at_ms, first_ms, common), payload
 
@@ -165,9 +165,9 @@ def _reply(payload, shape, rng, at_ms, first_ms, common) -> RequestRecord:
     return record(**common, chunks=chunks, headers_ns=ms(at_ms + 5), format=PCM_24K)
 
 
-def _speech(rng: np.random.Generator) -> bytes:
-    """40 ms of silence, then 1 to 2 s of a wavering tone."""
-    seconds = 1.0 + rng.random()
+def _speech(rng: np.random.Generator, shape: Shape) -> bytes:
+    """40 ms of silence, then a wavering tone."""
+    seconds = shape.min_seconds + rng.random() * (shape.max_seconds - shape.min_seconds)
     times = np.arange(round(seconds * RATE_HZ)) / RATE_HZ
     tone = 0.2 * np.sin(2 * np.pi * 220 * times) * (0.6 + 0.4 * np.sin(2 * np.pi * 3 * times))
     samples = np.concatenate([np.zeros(round(0.04 * RATE_HZ)), tone])
