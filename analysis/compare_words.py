@@ -9,7 +9,7 @@ from typing import Any
 
 from analysis.compare import Comparison, Decomposition, Finding, MetricDifference, RateComparison
 
-__all__ = ["comparison_json", "comparison_markdown", "sentence"]
+__all__ = ["comparison_json", "comparison_markdown", "sentence", "signed_words", "value_words"]
 
 _HEADLINES = (("audible_ttfa", "p95"), ("audible_ttfa", "p50"))
 # Below this a part of a difference is not worth a word.
@@ -46,20 +46,22 @@ def _amount(each: MetricDifference, found: RateComparison) -> str:
     pairs = f"{difference.num_pairs} pairs" if found.is_paired else "unpaired"
     seeds = f"{difference.num_seeds} seed{'' if difference.num_seeds == 1 else 's'}"
     return (
-        f"{each.statistic} {each.metric} {_value(difference.first, each)} for {found.first},"
-        f" {_value(difference.second, each)} for {found.second}, a difference of"
-        f" {_signed(difference.value, each)} (95 % interval {_signed(difference.lo, each)} to"
-        f" {_signed(difference.hi, each)}; {pairs}, {seeds})"
+        f"{each.statistic} {each.metric} {value_words(difference.first, each)} for {found.first},"
+        f" {value_words(difference.second, each)} for {found.second}, a difference of"
+        f" {signed_words(difference.value, each)} (95 % interval {signed_words(difference.lo, each)} to"
+        f" {signed_words(difference.hi, each)}; {pairs}, {seeds})"
     )
 
 
-def _value(value: float | None, each: MetricDifference) -> str:
+def value_words(value: float | None, each: MetricDifference) -> str:
+    """One side of a difference, with its unit."""
     if value is None or math.isinf(value):
         return "not reached"
     return f"{100 * value:.1f} %" if each.unit == "share" else f"{value:.1f} {each.unit}"
 
 
-def _signed(value: float | None, each: MetricDifference) -> str:
+def signed_words(value: float | None, each: MetricDifference) -> str:
+    """A difference or an end of its interval, with its sign."""
     if value is None or math.isinf(value):
         return "without bound" if value is None or value > 0 else "minus without bound"
     return f"{100 * value:+.1f} points" if each.unit == "share" else f"{value:+.1f} {each.unit}"
@@ -84,7 +86,7 @@ def _others(found: RateComparison) -> Iterator[str]:
             continue
         yield (
             f"{found.second} is {each.finding.value} in {each.statistic} {each.metric}:"
-            f" {_value(each.difference.first, each)} to {_value(each.difference.second, each)}."
+            f" {value_words(each.difference.first, each)} to {value_words(each.difference.second, each)}."
         )
 
 
@@ -160,10 +162,10 @@ def _row(each: MetricDifference) -> str:
         return f"| {each.statistic} {each.metric} | n/a | n/a | n/a | n/a | not measured |"
     cells = (
         f"{each.statistic} {each.metric}",
-        _value(found.first, each),
-        _value(found.second, each),
-        _signed(found.value, each),
-        f"{_signed(found.lo, each)} to {_signed(found.hi, each)}",
+        value_words(found.first, each),
+        value_words(found.second, each),
+        signed_words(found.value, each),
+        f"{signed_words(found.lo, each)} to {signed_words(found.hi, each)}",
         each.finding.value.replace("_", " "),
     )
     return f"| {' | '.join(cells)} |"
