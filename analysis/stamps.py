@@ -1,8 +1,9 @@
 """How uncertain the arrival stamp of each chunk is.
 
-A kernel stamp belongs to the last byte of what the kernel had queued. When one read completes
-several deliveries, only the last of them has the stamp that is its own; the earlier ones came at
-some time between the moment the socket was known to be empty and that stamp.
+A kernel stamp belongs to the last segment of what the kernel had queued. When one read completes
+several deliveries, only the last of them has the stamp that is its own, unless all came in one
+segment; the earlier ones came at some time between the moment the socket was known to be empty and
+that stamp. The harness says of each chunk whether its stamp is its own (`is_exact`).
 
 Source: analysis/METRICS.md, "Stamps and their uncertainty".
 """
@@ -41,9 +42,8 @@ def chunk_uncertainties(chunks: Sequence[ChunkEvent], rule: StampRule) -> tuple[
     """For each chunk of one request, how long before `arrival_ns` it may have come, in ns.
 
     With user stamps every chunk may have waited since the socket was last seen empty. With kernel
-    stamps that holds for all but the last delivery of a read, and for a chunk whose stamp the
-    harness knows not to be its own (the end of the body came in the same read, or the wall clock
-    was set meanwhile).
+    stamps that holds for the chunks whose stamp is not their own: something else was read behind
+    them in another segment, or the wall clock was set meanwhile.
     """
     found = []
     previous_read_ns = None  # last arrival of the latest read before this one that is beyond doubt
@@ -52,8 +52,7 @@ def chunk_uncertainties(chunks: Sequence[ChunkEvent], rule: StampRule) -> tuple[
         # A read that did not empty the queue has the stamp of bytes that came after its own.
         if previous is not None and chunk.read_ns != previous.read_ns and previous.is_exact:
             previous_read_ns = previous.arrival_ns
-        is_last = index + 1 == len(chunks) or chunks[index + 1].read_ns != chunk.read_ns
-        if is_last and chunk.is_exact and rule.source is StampSource.KERNEL:
+        if chunk.is_exact and rule.source is StampSource.KERNEL:
             found.append(rule.conversion_ns)
             continue
         floor_ns = chunk.floor_ns

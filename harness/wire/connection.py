@@ -9,7 +9,7 @@ or TLS over one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from engines.base import Closed, Event, Send
@@ -39,17 +39,21 @@ class Stamp:
     `arrival_ns` is the kernel's stamp of the last byte of the read. Where there is none, or where
     the wall clock was set in between, it is the user stamp, `read_ns`. `floor_ns` is the latest
     moment before it at which nothing was waiting in the socket. `is_exact` is True for what the
-    kernel's stamp belongs to; anything else of the same read came between floor and arrival.
+    kernel's stamp belongs to; anything else of the same read came between floor and arrival,
+    unless `is_single` says that the whole read came in one segment.
     """
 
     arrival_ns: int
     read_ns: int
     floor_ns: int
     is_exact: bool = True
+    is_single: Callable[[], bool] | None = field(default=None, compare=False, repr=False)
 
     def merged(self) -> Stamp:
         """The stamp of something that came in the same read before its last byte."""
-        return Stamp(self.arrival_ns, self.read_ns, self.floor_ns, False) if self.is_exact else self
+        if not self.is_exact or (self.is_single is not None and self.is_single()):
+            return self
+        return Stamp(self.arrival_ns, self.read_ns, self.floor_ns, False)
 
 
 @dataclass(frozen=True, slots=True)

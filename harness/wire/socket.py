@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 from harness.clock import Clock
 from harness.wire.connection import Address, ByteReceiver, OnSent, Stamp, StreamPhases
+from harness.wire.segments import SegmentCounter
 
 __all__ = ["SO_TIMESTAMPNS", "ReadStats", "SocketOptions", "StampedSocket"]
 
@@ -76,7 +77,7 @@ class StampedSocket:
 
     __slots__ = (
         "_connected_ns", "_fd", "_floor_ns", "_is_writing", "_last_arrival_ns", "_options",
-        "_read_bytes", "_read_rate", "_receiver", "_sock", "_unsent",
+        "_read_bytes", "_read_rate", "_receiver", "_segments", "_sock", "_unsent",
     )  # fmt: skip
 
     def __init__(self, options: SocketOptions, receiver: ByteReceiver) -> None:
@@ -90,6 +91,7 @@ class StampedSocket:
         self._is_writing = False
         self._read_bytes = READ_BYTES
         self._read_rate: int | None = None
+        self._segments: SegmentCounter | None = None
         self._unsent: deque[tuple[memoryview, OnSent | None]] = deque()
 
     # -- opening and closing -----------------------------------------------------------------
@@ -117,6 +119,7 @@ class StampedSocket:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if self._options.is_kernel_stamped:
             sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+            self._segments = SegmentCounter(sock)
         if self._options.dead_peer_s is not None:
             _watch_peer(sock, self._options.dead_peer_s)
 
@@ -250,6 +253,8 @@ class StampedSocket:
             stats.num_reads += 1
             stats.num_bytes += len(data)
             is_drained = len(data) < self._read_bytes
+            if self._segments is not None:
+                self._segments.note_read(len(data), is_drained=is_drained)
             stamp = self._stamp(ancillary, read_ns)
             if not is_drained:
                 stamp = stamp.merged()  # the stamp may be of bytes that are still in the queue
@@ -294,7 +299,8 @@ class StampedSocket:
         self._last_arrival_ns = arrival_ns
         if stats.on_self_delay is not None:
             stats.on_self_delay(read_ns - arrival_ns)
-        return Stamp(arrival_ns, read_ns, min(self._floor_ns, arrival_ns))
+        is_single = None if self._segments is None else self._segments.is_single
+        return Stamp(arrival_ns, read_ns, min(self._floor_ns, arrival_ns), is_single=is_single)
 
     def _kernel_arrival_ns(
         self, ancillary: list[tuple[int, int, bytes]], read_ns: int

@@ -22,16 +22,24 @@ def test_delivery_alone_in_its_read_is_as_sure_as_the_conversion():
 
 def test_earlier_deliveries_of_a_read_came_since_the_socket_was_empty():
     """Three in one read, drained last at 4 ms and stamped 10: the first two are unsure by 6 ms."""
-    chunks = [chunk(at_ms=10, num_bytes=1, seq=i, read_ms=11, floor_ms=4) for i in range(3)]
+    read = [chunk(at_ms=10, num_bytes=1, seq=i, read_ms=11, floor_ms=4) for i in range(3)]
+    chunks = [*(replace(each, is_exact=False) for each in read[:2]), read[2]]
 
     assert (6 * MS + 100, 6 * MS + 100, 100) == chunk_uncertainties(chunks, KERNEL)
+
+
+def test_deliveries_that_came_in_one_segment_share_its_stamp():
+    """The harness calls all of them exact."""
+    chunks = [chunk(at_ms=10, num_bytes=1, seq=i, read_ms=11, floor_ms=4) for i in range(3)]
+
+    assert (100, 100, 100) == chunk_uncertainties(chunks, KERNEL)
 
 
 def test_last_arrival_of_the_read_before_bounds_it_from_below():
     """The floor says 2 ms, but the read before brought something that came at 8."""
     chunks = [
         chunk(at_ms=8, num_bytes=1, read_ms=9, floor_ms=2),
-        chunk(at_ms=10, num_bytes=1, seq=1, read_ms=11, floor_ms=2),
+        replace(chunk(at_ms=10, num_bytes=1, seq=1, read_ms=11, floor_ms=2), is_exact=False),
         chunk(at_ms=10, num_bytes=1, seq=2, read_ms=11, floor_ms=2),
     ]
 
@@ -42,7 +50,7 @@ def test_read_that_left_bytes_behind_bounds_nothing():
     """Its stamp, 10 ms, is of bytes still queued: what is read next came at some time since 2."""
     chunks = [
         replace(chunk(at_ms=10, num_bytes=1, read_ms=11, floor_ms=2), is_exact=False),
-        chunk(at_ms=10, num_bytes=1, seq=1, read_ms=12, floor_ms=2),
+        replace(chunk(at_ms=10, num_bytes=1, seq=1, read_ms=12, floor_ms=2), is_exact=False),
         chunk(at_ms=10, num_bytes=1, seq=2, read_ms=12, floor_ms=2),
     ]
 

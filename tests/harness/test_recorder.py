@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from engines.base import (
     Action,
+    Audio,
     AudioFormat,
     CancelDue,
     Close,
@@ -235,6 +237,22 @@ def test_body_that_ends_by_closing_leaves_its_last_chunk_in_doubt():
 
     assert ("ok", None) == rig.ending
     assert [True, False] == [chunk.is_exact for chunk in rig.record.chunks]
+
+
+def test_two_chunks_of_one_event_leave_the_first_in_doubt():
+    """One read, one event with two pieces of audio: only the second can own the stamp."""
+    rig = Rig(ScriptedExchange(lambda event: [Audio(b"ab"), Audio(b"cd")]))
+    rig.connection.event(StreamBytes(b"abcd"), 20)
+
+    assert [False, True] == [chunk.is_exact for chunk in rig.record.chunks]
+
+
+def test_two_chunks_of_one_segment_are_both_sure():
+    """The socket knows that the whole read came in one segment."""
+    rig = Rig(ScriptedExchange(lambda event: [Audio(b"ab"), Audio(b"cd")]))
+    rig.recorder.on_event(StreamBytes(b"abcd"), replace(stamp(20), is_single=lambda: True))
+
+    assert [True, True] == [chunk.is_exact for chunk in rig.record.chunks]
 
 
 def test_end_in_a_read_of_its_own_leaves_no_doubt():

@@ -95,8 +95,8 @@ class _ScriptedSocket:
     def setblocking(self, value: bool) -> None: ...
     def setsockopt(self, *args: object) -> None: ...
 
-    def getsockopt(self, *args: object) -> int:
-        return 0
+    def getsockopt(self, level: int, name: int, size: int = 0) -> int | bytes:
+        return bytes(size) if size else 0
 
     def connect_ex(self, address: object) -> int:
         return errno.EINPROGRESS
