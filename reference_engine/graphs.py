@@ -20,9 +20,17 @@ import torch
 from torch import Tensor
 
 from reference_engine.batch import Batch, Catalogue, Shape, Stage
-from reference_engine.errors import UncapturedShapeError
+from reference_engine.errors import ReferenceEngineError, UncapturedShapeError
 
-__all__ = ["CpuDriver", "GraphDriver", "Graphs", "HostCopy", "ProgramInputs", "StepInputs"]
+__all__ = [
+    "CpuDriver",
+    "GraphDriver",
+    "Graphs",
+    "HostCopy",
+    "ProgramInputs",
+    "StepInputs",
+    "make_driver",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +140,18 @@ class CpuDriver:
     def close(self) -> None:
         """Forget the programs, and with them what they hold on to."""
         self._programs.clear()
+
+
+def make_driver(device: str) -> GraphDriver:
+    """The driver of a device.
+
+    Raises:
+        ReferenceEngineError: there is none for it.
+    """
+    kind = torch.device(device).type
+    if kind != "cpu":
+        raise ReferenceEngineError(f"device {device!r}: programs can run on 'cpu' only")
+    return CpuDriver()
 
 
 class StepInputs:

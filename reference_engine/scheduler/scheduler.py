@@ -112,8 +112,11 @@ class Scheduler:
             self._settle(slot, now_ns)
 
     def limit(self, slot: int, max_frames: int) -> None:
-        """The whole text is known: it allows so many codec frames (never fewer than were made)."""
-        self.table.max_frames[slot] = max(max_frames, self.table.made[slot] + 1)
+        """The whole text is known, and allows so many codec frames: never more than before."""
+        # A frame may be about to run, so the limit cannot fall below the next one.
+        table = self.table
+        lowered = max(max_frames, table.made[slot] + 1)
+        table.max_frames[slot] = min(table.max_frames[slot], lowered)
         self._set_stop(slot)
 
     def remove(self, slot: int) -> None:

@@ -7,6 +7,7 @@ every batch against its own books, as a device would by going wrong.
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -259,6 +260,27 @@ class Listener:
         ends = [event for event in self.events if isinstance(event, End)]
         assert len(ends) <= 1, "a request ended twice"
         return ends[0] if ends else None
+
+
+class Waiter(Listener):
+    """A listener in another thread's hands: `wait_for_end` blocks until the last event."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.over = threading.Event()
+        self.on_audio: Callable[[], None] = lambda: None
+
+    def send(self, event: Event) -> None:
+        if isinstance(event, Audio):
+            self.on_audio()
+        super().send(event)
+        if isinstance(event, End):
+            self.over.set()
+
+    def wait_for_end(self) -> End:
+        assert self.over.wait(20), "the request never ended"
+        assert self.end is not None
+        return self.end
 
 
 def profile(name: str = "ttfa", **overrides: Any) -> Profile:

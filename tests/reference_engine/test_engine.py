@@ -154,6 +154,19 @@ def test_text_sent_before_admission_is_not_lost():
     assert solo_audio(second) == listener.audio
 
 
+def test_the_end_of_the_text_never_raises_a_limit_that_was_reached():
+    """The last codec frame allowed is made and waits for the codec when the text ends."""
+    desk = bench(profile(leading_silence="keep", chunks={"mode": "fixed", "ramp": [4]}))
+    speech = Speech(key=1, num_codec_frames=50)
+    listener = desk.say(speech, is_text_complete=False, num_text_tokens=20, max_new_tokens=5)
+    desk.turn(4)
+    desk.append(speech, 1, is_end=True)
+
+    desk.finish()
+
+    assert solo_audio(speech, num_frames=4) == listener.audio
+
+
 def test_a_cancelled_request_frees_its_slot_within_one_step():
     """No step runs for it after the turn that learns of it; the third takes its place."""
     desk = bench(profile(slots=2))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable
-
 import pytest
 
 from reference_engine.batch import Batch, Stage
@@ -12,13 +9,14 @@ from reference_engine.clock import MonotonicClock
 from reference_engine.delivery import Router, ThreadDelivery
 from reference_engine.engine import Engine
 from reference_engine.errors import EngineClosedError
-from reference_engine.messages import Audio, End, EndReason, Event
+from reference_engine.messages import EndReason
 from tests.builders.engine import (
     NOTHING_HELD,
     Bench,
     Listener,
     ScriptedRunner,
     Speech,
+    Waiter,
     bench,
     job,
     profile,
@@ -148,27 +146,6 @@ def test_a_listener_that_raises_loses_its_own_request_alone():
 
 
 # -- threads --------------------------------------------------------------------------------------
-
-
-class Waiter(Listener):
-    """A listener in another thread's hands: `wait_for_end` blocks until the last event."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.over = threading.Event()
-        self.on_audio: Callable[[], None] = lambda: None
-
-    def send(self, event: Event) -> None:
-        if isinstance(event, Audio):
-            self.on_audio()
-        super().send(event)
-        if isinstance(event, End):
-            self.over.set()
-
-    def wait_for_end(self) -> End:
-        assert self.over.wait(20), "the request never ended"
-        assert self.end is not None
-        return self.end
 
 
 class NoTime(ScriptedRunner):

@@ -1,0 +1,56 @@
+"""From a folder to a warm engine, in its own threads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from reference_engine.assemble import assemble, warm_up
+from reference_engine.batch import Stage
+from reference_engine.errors import CheckpointError, ReferenceEngineError
+from reference_engine.messages import EndReason
+from reference_engine.model.sampling import SamplingSettings
+from reference_engine.model.text.prompts import TextLayout
+from reference_engine.model_runner import ModelPrompt
+from tests.builders.checkpoints import Loaded, speak
+from tests.builders.engine import Waiter
+from tests.builders.model_engine import assert_same_sound, pcm, settings
+
+
+def test_a_warm_engine_has_run_every_stage_and_speaks(micro: Loaded):
+    """Prefixes of all voices are stored; the first real request needs no prefill and is right."""
+    ready = assemble(micro.folder, settings(positions_per_slot=128))
+    stats = warm_up(ready, timeout_s=60)
+    meters = ready.engine.meters
+    warm_steps = [meters.stages[stage].num_steps for stage in (Stage.FRAME, Stage.CODEC)]
+    prompt = ready.prompts.build(
+        "hello", ready.prompts.voice("vivian", "english"), layout=TextLayout.STREAMING
+    )
+    listener = Waiter()
+    job = ready.runner.job(
+        "1", ModelPrompt(prompt, SamplingSettings.greedy()), num_characters=5, max_new_tokens=7
+    )
+    ready.engine.submit(job, listener)
+    end = listener.wait_for_end()
+    ready.engine.close()
+
+    assert 32 == stats.num_codec_frames
+    assert all(num > 0 for num in warm_steps)
+    assert 0 == job.num_prefill_positions
+    assert end.reason in (EndReason.LENGTH, EndReason.COMPLETE)
+    codes = speak(micro, prompt, SamplingSettings.greedy(), num_frames=6)
+    assert_same_sound(pcm(micro, codes), np.frombuffer(listener.audio, np.int16))
+
+
+def test_a_device_without_a_driver_is_one_line(micro: Loaded):
+    """Before anything is loaded."""
+    with pytest.raises(ReferenceEngineError, match="device 'meta'"):
+        assemble(micro.folder, settings(), device="meta")
+
+
+def test_a_folder_without_a_checkpoint_is_one_line(tmp_path: Path):
+    """Names what is missing."""
+    with pytest.raises(CheckpointError, match=r"config\.json"):
+        assemble(tmp_path, settings())
