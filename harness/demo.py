@@ -50,6 +50,8 @@ class DemoShape:
 
 FULL = DemoShape(utilisations=(0.2, 0.4, 0.6, 0.8, 1.2), measure_s=20.0)
 QUICK = DemoShape(utilisations=(0.2, 0.4, 0.8), measure_s=12.0)
+# A point must expect so many requests; a slow machine therefore measures longer, never nothing.
+_MIN_EXPECTED = 6
 
 
 async def solo_service_s(
@@ -86,6 +88,7 @@ def demo_scenario(
         service_s: the larger solo service time of them.
         seed: of arrivals and prompts.
     """
+    lowest_rps = min(shape.utilisations) / service_s
     data: dict[str, Any] = {
         "schema": 1,
         "name": "demo",
@@ -98,7 +101,11 @@ def demo_scenario(
             "rates_rps": [_rounded(share / service_s) for share in shape.utilisations],
             "seeds": [seed],
         },
-        "phases": {"warmup_s": shape.warmup_s, "measure_s": shape.measure_s, "drain_s": 15.0},
+        "phases": {
+            "warmup_s": shape.warmup_s,
+            "measure_s": max(shape.measure_s, _rounded(_MIN_EXPECTED / lowest_rps)),
+            "drain_s": 15.0,
+        },
         "prompts": {"set": "voice-agent", "tags": list(DEMO_TAGS)},
     }
     return parse_scenario(data, where="demo", base_dir=Path.cwd())

@@ -137,11 +137,11 @@ def _sweep(
     shape: DemoShape, base_urls: dict[str, str], service_s: float, folder: Path
 ) -> RunResult:
     scenario = demo_scenario(shape, base_urls, service_s=service_s)
-    points = scenario.points()
-    load_s = len(points) * (shape.warmup_s + shape.measure_s)
+    num_points, phases = len(scenario.points()), scenario.phases
+    load_s = num_points * (phases.warmup_s + phases.measure_s)
     sys.stderr.write(
-        f"{len(points)} points of {shape.warmup_s:g} + {shape.measure_s:g} s, "
-        f"about {load_s / 60:.0f} minutes and what the queues need to drain\n"
+        f"{num_points} points of {phases.warmup_s:g} + {phases.measure_s:g} s: "
+        f"{load_s / 60:.1f} minutes, and what the queues need to drain\n"
     )
     return execute(plan_run(scenario), folder)
 

@@ -17,9 +17,16 @@ def test_rates_are_shares_of_the_solo_service_rate():
 
 def test_quick_demo_has_three_rates_of_twelve_seconds():
     """Quick means fewer and shorter points, not other ones."""
-    scenario = demo_scenario(QUICK, URLS, service_s=1.0)
+    scenario = demo_scenario(QUICK, URLS, service_s=0.4)
 
-    assert ((0.2, 0.4, 0.8), 12.0) == (scenario.arrivals.rates_rps, scenario.phases.measure_s)
+    assert ((0.5, 1.0, 2.0), 12.0) == (scenario.arrivals.rates_rps, scenario.phases.measure_s)
+
+
+def test_slow_machine_measures_longer():
+    """Six requests are expected at the lowest rate, however slow the voice is."""
+    scenario = demo_scenario(QUICK, URLS, service_s=2.0)
+
+    assert scenario.phases.measure_s == 60.0
 
 
 def test_both_modes_meet_every_rate():
