@@ -48,8 +48,9 @@ def _amount(each: MetricDifference, found: RateComparison) -> str:
     return (
         f"{each.statistic} {each.metric} {value_words(difference.first, each)} for {found.first},"
         f" {value_words(difference.second, each)} for {found.second}, a difference of"
-        f" {signed_words(difference.value, each)} (95 % interval {signed_words(difference.lo, each)} to"
-        f" {signed_words(difference.hi, each)}; {pairs}, {seeds})"
+        f" {signed_words(difference.value, each)} (95 % interval"
+        f" {signed_words(difference.lo, each)} to {signed_words(difference.hi, each)}; {pairs},"
+        f" {seeds})"
     )
 
 
@@ -86,7 +87,8 @@ def _others(found: RateComparison) -> Iterator[str]:
             continue
         yield (
             f"{found.second} is {each.finding.value} in {each.statistic} {each.metric}:"
-            f" {value_words(each.difference.first, each)} to {value_words(each.difference.second, each)}."
+            f" {value_words(each.difference.first, each)} to"
+            f" {value_words(each.difference.second, each)}."
         )
 
 
