@@ -30,6 +30,7 @@ _GROUPS = (
 
 EXIT_INTERRUPTED = 130
 EXIT_BAD_ARGUMENTS = 2
+EXIT_FOLDER_OR_DISK = 6
 
 
 def _version(value: bool) -> None:
@@ -82,6 +83,13 @@ def main() -> None:
         # The reader of stdout went away (`| head`); the default handler would print a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except OSError as fault:
+        # A file the user named (a disk that is full, a folder that cannot be made); an error of
+        # the system without a file is a fault of ours and keeps its traceback.
+        if fault.filename is None or getattr(fault, "exit_code", None) is not None:
+            raise
+        sys.stderr.write(f"earwitness: {fault.filename}: {fault.strerror}\n")
+        sys.exit(EXIT_FOLDER_OR_DISK)
     except Exception as error:
         code = getattr(error, "exit_code", None)
         if code is None:
