@@ -61,27 +61,51 @@ def prefill_step(
         num_rows: [B] int64 real rows of each request; 0 for padding.
         context: static bound on positions after this step; all a slot holds where None.
     """
-    stack = model.config.talker.stack
-    num_requests, num_tokens = text_ids.shape
     starts = state.lengths.index_select(0, slots)
-    offsets = torch.arange(num_tokens, device=slots.device)
-    # Padding may run past the end of a slot: clamp, for it is overwritten or never read.
+    offsets = torch.arange(text_ids.shape[1], device=slots.device)
+    # Padding may run past the end of a slot: clamp, for it is never read.
     positions = (starts[:, None] + offsets).clamp(max=state.max_positions - 1)
-    is_real = offsets < num_rows[:, None]
     # Padding tokens write to the padding slot, so that they cannot spoil a full slot's last row.
-    owners = torch.where(is_real, slots[:, None], PADDING_SLOT)
+    owners = torch.where(offsets < num_rows[:, None], slots[:, None], PADDING_SLOT)
     rows = embed_text(model, text_ids.reshape(-1))
     rows = rows + model.code_table.index_select(0, codec_ids.reshape(-1))
-    heads = (stack.num_heads, stack.head_dim)
+    _write_prompt(
+        model,
+        state,
+        slots,
+        rows=rows,
+        positions=positions,
+        owners=owners,
+        context=context or state.max_positions,
+    )
+    state.lengths.index_add_(0, slots, num_rows * (slots != PADDING_SLOT))
+    begin_speech(model, state, slots)
+
+
+def _write_prompt(
+    model: TtsModel,
+    state: ModelState,
+    slots: Tensor,
+    *,
+    rows: Tensor,
+    positions: Tensor,
+    owners: Tensor,
+    context: int,
+) -> None:
+    """Run prompt rows [B * N, hidden] through the talker, only for the KV they leave.
+
+    Token positions and the slots they are written to are [B, N].
+    """
+    stack = model.config.talker.stack
 
     def attend(q: Tensor, layer: int) -> Tensor:
         return model.kernels.attend_prompt(
-            q.view(num_requests, num_tokens, *heads),
+            q.view(*positions.shape, stack.num_heads, stack.head_dim),
             state.talker_k[layer],
             state.talker_v[layer],
             slots,
             positions,
-            context=context or state.max_positions,
+            context=context,
         )
 
     run_stack(
@@ -95,8 +119,6 @@ def prefill_step(
         cache_rows=(owners * state.max_positions + positions).view(-1),
         attend=attend,
     )
-    state.lengths.index_add_(0, slots, num_rows * (slots != PADDING_SLOT))
-    begin_speech(model, state, slots)
 
 
 def begin_speech(model: TtsModel, state: ModelState, slots: Tensor) -> None:
