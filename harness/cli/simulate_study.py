@@ -90,15 +90,30 @@ class Study:
         num = sum(point.summary.num_requests - point.summary.num_failed for point in points)
         return sum(point.summary.num_underrun for point in points) / num if num else 0.0
 
-    def as_json(self) -> dict[str, Any]:
-        """Plain values, for study.json."""
-        return {
-            "kind": "simulated",
-            "points": [
-                {**dataclasses.asdict(point.job), **dataclasses.asdict(point.summary)}
-                for point in self.points
-            ],
-        }
+    def as_text(self) -> str:
+        """study.json: one line a point."""
+        lines = [
+            json.dumps({**_plain(point.job), **_plain(point.summary)}, allow_nan=False)
+            for point in self.points
+        ]
+        return '{"kind": "simulated", "points": [\n' + ",\n".join(lines) + "\n]}\n"
+
+    @classmethod
+    def from_text(cls, text: str) -> Study:
+        """Read what `as_text` wrote."""
+        points = []
+        for values in json.loads(text)["points"]:
+            job = {each.name: values.pop(each.name) for each in dataclasses.fields(Job)}
+            points.append(Measured(Job(**job), PointSummary(**values)))
+        return cls(points)
+
+
+def _plain(value: Job | PointSummary) -> dict[str, Any]:
+    """Fields by name; figures to a nanosecond's worth of digits, so that files stay readable."""
+    return {
+        name: round(found, 6) if isinstance(found, float) else found
+        for name, found in dataclasses.asdict(value).items()
+    }
 
 
 def ladder_rungs() -> tuple[str, ...]:
@@ -123,8 +138,7 @@ def write_study(folder: Path, *, duration_s: float, prompts: str, max_words: int
         said = "already exists" if isinstance(fault, FileExistsError) else fault.strerror
         raise RunFolderError(f"{folder}: {said}; name a new folder") from None
     study = Study(_run(_jobs(duration_s, prompts, max_words)))
-    text = json.dumps(study.as_json(), indent=1, allow_nan=False)
-    (folder / "study.json").write_text(text, encoding="utf-8")
+    (folder / "study.json").write_text(study.as_text(), encoding="utf-8")
     (folder / "tables.md").write_text(markdown(study), encoding="utf-8")
     write_pictures(study, folder)
     sys.stderr.write(f"tables and figures in {folder}\n")
