@@ -86,7 +86,7 @@ def main() -> None:
     except OSError as fault:
         # A file the user named (a disk that is full, a folder that cannot be made); an error of
         # the system without a file is a fault of ours and keeps its traceback.
-        if fault.filename is None or getattr(fault, "exit_code", None) is not None:
+        if fault.filename is None:
             raise
         sys.stderr.write(f"earwitness: {fault.filename}: {fault.strerror}\n")
         sys.exit(EXIT_FOLDER_OR_DISK)
