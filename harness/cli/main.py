@@ -73,7 +73,10 @@ app = _build()
 def main() -> None:
     """Run one command; every error that names its exit code becomes one line on stderr."""
     try:
-        app(standalone_mode=False)
+        # Outside its standalone mode the parser hands back the code of a command's typer.Exit.
+        ended = app(standalone_mode=False)
+        if isinstance(ended, int):
+            sys.exit(ended)
     except typer.Exit as done:
         sys.exit(done.exit_code)
     except (KeyboardInterrupt, typer.Abort):
