@@ -1,0 +1,161 @@
+"""`earwitness compare`, `gate`, `baseline` and `capacity`: from records to decisions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["register"]
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output on stdout.")]
+StartOption = Annotated[
+    str,
+    typer.Option("--start", help="When the player starts: immediate, delay_ms=N, or buffer_ms=N."),
+]
+OnsetOption = Annotated[
+    str, typer.Option("--onset", help="The rule for the first sound: default, or nari-v1.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the group to the command line."""
+    app.command("compare")(compare)
+    app.command("gate")(gate)
+    app.command("baseline")(baseline)
+    app.command("capacity")(capacity)
+
+
+def compare(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Run folders or baselines; every engine in them is held against the first."
+        ),
+    ],
+    force: Annotated[
+        bool, typer.Option("--force", help="Compare also what differs in load or prompts.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write Markdown there.", show_default=False)
+    ] = None,
+    start: StartOption = "immediate",
+    onset: OnsetOption = "default",
+    json_: JsonOption = False,
+) -> None:
+    """Say which engine is heard sooner at which rate, by how much, how sure, and by what means."""
+    from harness.cli.judge_command import Reading, compare_runs
+
+    compare_runs(runs, Reading(start, onset), is_forced=force, out=out, is_json=json_)
+
+
+def gate(
+    run: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    rules: Annotated[
+        str,
+        typer.Option("--rules", help="A YAML file, or voice-agent, strict-50ms, no-regression."),
+    ],
+    against: Annotated[
+        Path | None,
+        typer.Option("--against", help="The base: a run or a baseline.", show_default=False),
+    ] = None,
+    any_machine: Annotated[
+        bool, typer.Option("--any-machine", help="Judge although the base is from another machine.")
+    ] = False,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", help="Write JUnit XML there.", show_default=False)
+    ] = None,
+    summary: Annotated[
+        Path | None,
+        typer.Option(
+            "--summary", help="Append Markdown there (a CI step summary).", show_default=False
+        ),
+    ] = None,
+    start: StartOption = "immediate",
+    onset: OnsetOption = "default",
+    json_: JsonOption = False,
+) -> None:
+    """Pass (0), fail (1) or inconclusive (3), rule by rule."""
+    from harness.cli.judge_command import GateOutput, Reading, gate_run
+
+    gate_run(
+        run,
+        rules,
+        against=against,
+        reading=Reading(start, onset),
+        is_any_machine=any_machine,
+        output=GateOutput(junit=junit, summary=summary, is_json=json_),
+    )
+
+
+def baseline(
+    run: Annotated[Path, typer.Argument(help="The folder of a complete run.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write; must not exist.")],
+) -> None:
+    """Keep what later runs are held against, in one file that is fit for a repository."""
+    from harness.cli.judge_command import make_baseline
+
+    make_baseline(run, out)
+
+
+def capacity(
+    target: Annotated[
+        str, typer.Argument(help="A finished run's folder, or a scenario to search with.")
+    ],
+    slo: Annotated[
+        Path | None,
+        typer.Option("--slo", help="A YAML file with the objective.", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="With a scenario: folder for its runs; must not exist.",
+            show_default=False,
+        ),
+    ] = None,
+    engine: Annotated[
+        str | None, typer.Option("--engine", help="Which one of the scenario.", show_default=False)
+    ] = None,
+    base_url: Annotated[
+        str | None, typer.Option("--base-url", help="Where the engine is.", show_default=False)
+    ] = None,
+    start_rate: Annotated[
+        float | None,
+        typer.Option(help="The first rate; else the scenario's lowest.", show_default=False),
+    ] = None,
+    max_rate: Annotated[float, typer.Option(help="Never above this rate.")] = 100.0,
+    ratio: Annotated[float, typer.Option(help="How close the ends are brought.")] = 1.2,
+    agree: Annotated[int, typer.Option(help="Seeds that must agree to call a rate.", min=1)] = 3,
+    requests: Annotated[
+        int, typer.Option(help="Measure at least so many at every rate.", min=1)
+    ] = 40,
+    budget: Annotated[float, typer.Option(help="Minutes after which no point is begun.")] = 20.0,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Any key of the scenario. Repeatable.", metavar="K=V"),
+    ] = None,
+    json_: JsonOption = False,
+) -> None:
+    """The highest rate that meets an objective, as an interval and a curve."""
+    from harness.cli.capacity_command import CapacityRequest, find_capacity
+
+    find_capacity(
+        CapacityRequest(
+            target=target,
+            slo=slo,
+            out=out,
+            engine=engine,
+            base_url=base_url,
+            start_rps=start_rate,
+            max_rps=max_rate,
+            ratio=ratio,
+            num_agreeing=agree,
+            min_requests=requests,
+            budget_min=budget,
+            assignments=tuple(set_ or ()),
+            is_json=json_,
+        )
+    )
