@@ -144,6 +144,7 @@ class Pacer:
         "_on_error",
         "_sequence",
         "_waker",
+        "_wakes_ns",
     )  # fmt: skip
 
     def __init__(
@@ -157,12 +158,23 @@ class Pacer:
         self._next_ns = _NEVER
         self._armed_ns = _NEVER
         self._is_running = False
+        self._wakes_ns = (0, 0, 0)
         waker.start(self._on_wake)
 
     @property
     def waker_name(self) -> str:
         """What wakes it: `timerfd` or `loop`."""
         return self._waker.name
+
+    @property
+    def polled_ns(self) -> int:
+        """A moment after which anything came that a watched descriptor has to be read for now.
+
+        The loop wakes us at most once a turn, and in each turn asks all descriptors and serves all
+        that are ready. So what was ready before the wake-up two before the last has been served
+        by the turn of the one after it, if not earlier.
+        """
+        return self._wakes_ns[0]
 
     def at(self, due_ns: int, callback: Callable[[], None]) -> Timer:
         """Call back at `due_ns`, or as soon as possible if that is past; equal times in order."""
@@ -221,7 +233,9 @@ class Pacer:
     def _on_wake(self) -> None:
         # Whatever was armed has fired; an early wake-up has to be armed again.
         self._armed_ns = _NEVER
-        if self._next_ns > self._clock.now_ns():
+        now_ns = self._clock.now_ns()
+        self._wakes_ns = (*self._wakes_ns[1:], now_ns)
+        if self._next_ns > now_ns:
             self._arm()
         else:
             self.run_due()

@@ -195,4 +195,8 @@ class Wire:
             stats=self.read_stats,
             is_kernel_stamped=self.is_kernel_stamped,
             dead_peer_s=self._settings.timeouts.dead_peer_s,
+            polled_ns=self._polled_ns,
         )
+
+    def _polled_ns(self) -> int:
+        return self._pacer.polled_ns

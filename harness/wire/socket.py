@@ -70,14 +70,16 @@ class SocketOptions:
     is_kernel_stamped: bool = True
     dead_peer_s: float | None = None
     make_socket: Callable[[int, int], socket.socket] = socket.socket
+    polled_ns: Callable[[], int] = int
 
 
 class StampedSocket:
     """One TCP connection on `add_reader` and `recvmsg`. See `ByteStream`."""
 
     __slots__ = (
-        "_connected_ns", "_fd", "_floor_ns", "_is_writing", "_last_arrival_ns", "_options",
-        "_read_bytes", "_read_rate", "_receiver", "_segments", "_sock", "_unsent",
+        "_connected_ns", "_fd", "_floor_ns", "_is_drained", "_is_writing", "_last_arrival_ns",
+        "_options", "_read_bytes", "_read_rate", "_receiver", "_segments", "_sock", "_unsent",
+        "_watched_ns",
     )  # fmt: skip
 
     def __init__(self, options: SocketOptions, receiver: ByteReceiver) -> None:
@@ -89,6 +91,8 @@ class StampedSocket:
         self._connected_ns = 0
         self._last_arrival_ns = 0
         self._is_writing = False
+        self._is_drained = True
+        self._watched_ns = 0
         self._read_bytes = READ_BYTES
         self._read_rate: int | None = None
         self._segments: SegmentCounter | None = None
@@ -132,7 +136,7 @@ class StampedSocket:
         if code:
             self._report_error(OSError(code, errno.errorcode.get(code, "")))
             return
-        self._connected_ns = self._options.clock.now_ns()
+        self._connected_ns = self._watched_ns = self._options.clock.now_ns()
         self._options.loop.add_reader(self._fd, self._on_readable)
         receiver.on_connected(StreamPhases(self._connected_ns))
 
@@ -227,11 +231,15 @@ class StampedSocket:
 
     def _read_on(self) -> None:
         if self._sock is not None:
+            self._watched_ns = self._options.clock.now_ns()
             self._options.loop.add_reader(self._fd, self._on_readable)
 
     def _on_readable(self) -> None:
         self._options.tick()
         now_ns, stats = self._options.clock.now_ns, self._options.stats
+        polled_ns = self._options.polled_ns()
+        if self._is_drained and polled_ns > max(self._floor_ns, self._watched_ns):
+            self._floor_ns = polled_ns
         for _ in range(_MAX_READS_PER_WAKE):
             sock, receiver = self._sock, self._receiver
             if sock is None or receiver is None:
@@ -241,6 +249,7 @@ class StampedSocket:
                 data, ancillary, _, _ = sock.recvmsg(self._read_bytes, _ANCILLARY_BYTES)
             except (BlockingIOError, InterruptedError):
                 self._floor_ns = before_ns
+                self._is_drained = True
                 return
             except OSError as error:
                 self._report_error(error)
@@ -252,7 +261,7 @@ class StampedSocket:
                 return
             stats.num_reads += 1
             stats.num_bytes += len(data)
-            is_drained = len(data) < self._read_bytes
+            is_drained = self._is_drained = len(data) < self._read_bytes
             if self._segments is not None:
                 self._segments.note_read(len(data), is_drained=is_drained)
             stamp = self._stamp(ancillary, read_ns)

@@ -111,6 +111,17 @@ def test_running_inside_a_callback_is_not_repeated():
     assert [1, 2] == ran
 
 
+def test_what_was_ready_two_wake_ups_before_the_last_has_been_served():
+    """A turn of the loop lies between any two; before the third nothing is known."""
+    time, seen = FakeTime(), []
+    for _ in range(5):
+        time.advance(4)
+        time.waker.on_wake()
+        seen.append(time.pacer.polled_ns)
+
+    assert [0, 0, ms(4), ms(8), ms(12)] == seen
+
+
 @pytest.mark.parametrize("use_timerfd", [True, False])
 def test_wakers_of_this_system_call_back_at_or_after_the_moment(use_timerfd: bool):
     """The kernel's timer and the loop's both keep absolute time."""

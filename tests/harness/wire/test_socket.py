@@ -137,6 +137,7 @@ class Rig:
         self.clock, self.loop, self.sock = FakeClock(), _ScriptedLoop(), _ScriptedSocket()
         self.stats, self.received, self.ticks = ReadStats(), Received(), []
         self.later: list[tuple[int, Callable[[], None]]] = []
+        self.polled_ns = 0
         options = SocketOptions(
             loop=self.loop,  # type: ignore[arg-type]
             clock=self.clock,
@@ -144,6 +145,7 @@ class Rig:
             at=lambda due_ns, callback: self.later.append((due_ns, callback)),
             stats=self.stats,
             make_socket=lambda *_: self.sock,  # type: ignore[arg-type, return-value]
+            polled_ns=lambda: self.polled_ns,
         )
         self.stream = StampedSocket(options, self.received)
         self.clock.advance_ns(ms(1))
@@ -171,6 +173,25 @@ def test_floor_is_the_last_moment_the_socket_was_drained():
     rig.read(b"abc", at_ms=10, now_ms=15)
 
     assert ms(15) == rig.read(b"def", at_ms=20, now_ms=30).floor_ns
+
+
+def test_floor_is_no_earlier_than_the_loop_looked_everywhere():
+    """Drained at 15, but the loop asked all sockets after 20 and this one was still empty."""
+    rig = Rig()
+    rig.read(b"abc", at_ms=10, now_ms=15)
+    rig.polled_ns = ms(20)
+
+    assert ms(20) == rig.read(b"def", at_ms=25, now_ms=30).floor_ns
+
+
+def test_loop_that_looked_elsewhere_says_nothing_of_a_socket_with_bytes_left():
+    """A full read stopped short of the end of the queue; what is left may be old."""
+    rig = Rig()
+    rig.sock.reads = [(b"x" * READ_BYTES, rig.wall_ns(5))] * 4
+    rig.loop.readers[99]()
+    rig.polled_ns = ms(20)
+
+    assert ms(1) == rig.read(b"rest", at_ms=5, now_ms=30).floor_ns
 
 
 def test_a_full_read_does_not_raise_the_floor():
