@@ -274,9 +274,17 @@ class ModelRunner:
     def admit(self, slot: int, job: Job) -> None:
         """Load a request into a slot that was left clean."""
         assert isinstance(job.prompt, ModelPrompt)
-        prompt, sampling = job.prompt.prompt, job.prompt.sampling
+        prompt = job.prompt.prompt
         row = _Row(job.prompt, num_positions=prompt.num_rows, num_text=len(prompt.text_rows))
         self._rows[slot] = row
+        try:
+            self._load(slot, job, job.prompt)
+        except Exception:
+            self.release(slot)
+            raise
+
+    def _load(self, slot: int, job: Job, loaded: ModelPrompt) -> None:
+        prompt, sampling = loaded.prompt, loaded.sampling
         if not job.is_text_complete:
             # The end of speech is not legal before the end of the text.
             sampling = dataclasses.replace(sampling, ignore_eos=True)

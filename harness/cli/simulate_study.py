@@ -1,6 +1,6 @@
 """`earwitness simulate --study DIR`: every table and figure of the engine's README, in one go.
 
-Four questions, each answered on both cost tables and never in one picture: what a listener waits
+Five questions, each answered on both cost tables and never in one picture: what a listener waits
 at which rate, what the policy is worth, what each optimisation is worth, and how far it goes.
 """
 
@@ -22,7 +22,7 @@ from reference_engine.config import load_profile, profile_names
 from reference_engine.cost_table import load_costs
 from reference_engine.simulated_summary import PointSummary, summarise
 
-__all__ = ["Measured", "Study", "ladder_rungs", "write_study"]
+__all__ = ["Job", "Measured", "Study", "ladder_rungs", "profiles_without", "write_study"]
 
 COSTS = ("h100-published", "h100-target")
 PROFILES = ("ttfa", "adaptive", "balanced", "throughput")
@@ -30,9 +30,9 @@ POLICIES = ("deadline_aware", "round_robin", "fcfs")
 CURVE_RATES = (1, 4, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100, 120)
 POLICY_RATES = (1, 4, 10, 20, 40, 60)
 LADDER_RATES = (0.25, 1, 2, 4, 10, 20)
-CURVE_SEEDS, POLICY_SEEDS, LADDER_SEEDS = (1,), (1, 2), (1, 2)
-_LADDER_S = 120.0
-_POLICY_S = 120.0
+WITHOUT_RATES = (4, 10, 20)
+CURVE_SEEDS, OTHER_SEEDS = (1,), (1, 2)
+_OTHER_S = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +116,12 @@ def _plain(value: Job | PointSummary) -> dict[str, Any]:
     }
 
 
+def profiles_without() -> tuple[str, ...]:
+    """The profiles that switch one optimisation off, and `ttfa` that has them all."""
+    names = profile_names()
+    return ("ttfa", *(name for name in names if name.startswith("ladder/without-")))
+
+
 def ladder_rungs() -> tuple[str, ...]:
     """The rungs, from naive to everything."""
     names = profile_names()
@@ -159,10 +165,13 @@ def _jobs(duration_s: float, prompts: str, max_words: int) -> list[Job]:
         own = load_profile(profile).policy.value
         jobs += points("curve", profile, own, CURVE_RATES, CURVE_SEEDS, duration_s)
     for policy in POLICIES:
-        jobs += points("policy", "ttfa", policy, POLICY_RATES, POLICY_SEEDS, _POLICY_S)
+        jobs += points("policy", "ttfa", policy, POLICY_RATES, OTHER_SEEDS, _OTHER_S)
     for rung in ladder_rungs():
         own = load_profile(rung).policy.value
-        jobs += points("ladder", rung, own, LADDER_RATES, LADDER_SEEDS, _LADDER_S)
+        jobs += points("ladder", rung, own, LADDER_RATES, OTHER_SEEDS, _OTHER_S)
+    for name in profiles_without():
+        own = load_profile(name).policy.value
+        jobs += points("without", name, own, WITHOUT_RATES, OTHER_SEEDS, _OTHER_S)
     return jobs
 
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.cli.simulate_study import POLICIES, PROFILES, Measured, Study, ladder_rungs
+from harness.cli.simulate_study import (
+    POLICIES,
+    PROFILES,
+    Measured,
+    Study,
+    ladder_rungs,
+    profiles_without,
+)
 from reference_engine.cost_table import CostKind, load_costs
 
 __all__ = ["LATENCY_LIMIT_MS", "kind_words", "markdown", "sustained"]
@@ -28,7 +35,7 @@ def markdown(study: Study) -> str:
     for cost in sorted({point.job.cost for point in study.points}):
         parts += [f"### Simulated with `{cost}` ({kind_words(cost)})", ""]
         parts += [*_curves(study, cost), *_capacity(study, cost)]
-        parts += [*_policies(study, cost), *_ladder(study, cost)]
+        parts += [*_policies(study, cost), *_ladder(study, cost), *_without(study, cost)]
     return "\n".join(parts)
 
 
@@ -141,3 +148,21 @@ def _ladder(study: Study, cost: str) -> list[str]:
         f" ms ({_conditions(study, 'ladder', cost)})."
     )
     return [said, "", *_table(["rung", *(f"{rate:g}" for rate in rates)], rows)]
+
+
+def _without(study: Study, cost: str) -> list[str]:
+    rates = study.rates("without")
+    if not rates:
+        return []
+    rows = [
+        [
+            f"`{name.removeprefix('ladder/')}`",
+            *(_cell(study, "without", cost=cost, profile=name, rate_rps=rate) for rate in rates),
+        ]
+        for name in profiles_without()
+    ]
+    said = (
+        "What `ttfa` loses when one optimisation is switched off and all others stay on, p95 in ms"
+        f" ({_conditions(study, 'without', cost)})."
+    )
+    return [said, "", *_table(["profile", *(f"{rate:g}" for rate in rates)], rows)]

@@ -6,10 +6,11 @@ import pytest
 
 from reference_engine.batch import Batch, Stage
 from reference_engine.clock import MonotonicClock
-from reference_engine.delivery import Router, ThreadDelivery
+from reference_engine.delivery import InlineDelivery, Router, ThreadDelivery
 from reference_engine.engine import Engine
 from reference_engine.errors import EngineClosedError
 from reference_engine.messages import EndReason
+from reference_engine.sequence import Sequence
 from tests.builders.engine import (
     NOTHING_HELD,
     Bench,
@@ -98,6 +99,33 @@ def test_a_crash_that_names_nobody_ends_the_rows_of_its_step_and_no_others():
     )
     assert solo_audio(Speech(key=2, num_codec_frames=9)) == waiting.audio
     assert NOTHING_HELD == desk.held()
+
+
+def test_a_delivery_that_dies_with_the_ending_of_a_queued_request_ends_it_again():
+    """It never had a slot, so none is given back; its listener is told once."""
+    lost: list[Sequence] = []
+
+    class Dying(InlineDelivery):
+        def end(self, ending):
+            if not lost:
+                lost.append(ending.sequence)
+                return
+            super().end(ending)
+
+        def recover(self):
+            return [lost[0]] if len(lost) == 1 and not lost.append(lost[0]) else None
+
+    desk = bench(profile(slots=1, **KEEP), make_delivery=Dying)
+    speech = Speech(key=1, num_codec_frames=9)
+    first, queued = desk.say(speech), desk.say(Speech(key=2, num_codec_frames=9))
+    desk.turn()
+    desk.engine.cancel("2")
+
+    desk.finish()
+
+    assert solo_audio(speech) == first.audio
+    assert queued.end is not None
+    assert EndReason.FAILED is queued.end.reason
 
 
 def test_a_request_that_cannot_be_loaded_fails_alone():
@@ -240,6 +268,22 @@ def test_a_turn_that_raises_ends_what_was_in_progress_and_the_loop_goes_on(runni
     assert solo_audio(speech) == listener.audio
     assert 1 == engine.meters.num_loop_faults
     assert engine.is_alive
+
+
+def test_a_device_that_is_lost_ends_everybody_and_the_engine(running, caplog):
+    """When not even a slot can be given back: all are told, and the loop is not alive."""
+    engine, runner, _ = running
+
+    def lost(*_: object) -> None:
+        raise RuntimeError("device lost")
+
+    listener = Waiter()
+    listener.on_audio = lambda: setattr(runner, "launch", lost) or setattr(runner, "release", lost)
+    engine.submit(job(Speech(key=1, num_codec_frames=390)), listener)
+
+    assert EndReason.FAILED is listener.wait_for_end().reason
+    engine._thread.join(20)
+    assert not engine.is_alive
 
 
 def test_closing_ends_everybody_and_refuses_newcomers(running):
