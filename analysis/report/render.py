@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from analysis.aggregate import summarise_run
+from analysis.compare import Comparison, compare, contenders_of
 from analysis.derive import derive_run
-from analysis.errors import AnalysisError, RunDataError
+from analysis.errors import AnalysisError, NotComparableError, RunDataError
 from analysis.plots import write_figures
 from analysis.report.build import build_model
 from analysis.report.clips import ClipSet, choose_clips, collect_clips
@@ -42,6 +43,7 @@ class Report:
     model: ReportModel
     tables: RunTables
     settings: ReportSettings
+    analysis: AnalysisSettings | None = None
 
 
 def load_report(
@@ -63,7 +65,7 @@ def load_report(
     metrics = summarise_run(folder, settings=analysis)
     tables = join_tables(run, derive_run(folder, settings=analysis))
     model = build_model(metrics, run.record, settings, characters_per_s=_characters(tables))
-    return Report(folder, run, metrics, model, tables, settings)
+    return Report(folder, run, metrics, model, tables, settings, analysis)
 
 
 def render(
@@ -122,8 +124,19 @@ def _html(report: Report) -> list[Path]:
         explorer=explorer_data(report.tables, load_transcripts(report.folder)),
         clips=clips,
         target_rps=target_rate(report.model.engines, settings),
+        comparison=_compared(report),
     )
     return [_write(report.folder / "report.html", render_html(report.model, data))]
+
+
+def _compared(report: Report) -> Comparison | None:
+    """The run's engines against its first one; None where there is one, or no common rate."""
+    if len(report.model.engines) < 2:
+        return None
+    try:
+        return compare(contenders_of([report.folder], settings=report.analysis))
+    except NotComparableError:
+        return None
 
 
 def _markdown(report: Report) -> list[Path]:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 __all__ = ["LinearScale", "LogScale", "Scale", "linear_scale", "log_scale", "tick_label"]
 
+# Below this a span is rounding, and no axis: nothing here is measured in such units.
+_SMALLEST_SPAN = 1e-9
 _NICE_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
@@ -70,8 +72,8 @@ def linear_scale(values: Iterable[float], start: float, stop: float) -> LinearSc
     """A scale around zero and the values, its ends on round numbers."""
     found = [value for value in values if math.isfinite(value)]
     low, high = min(0.0, *found, 0.0), max(0.0, *found, 0.0)
-    if high == low:
-        high = 1.0
+    if high - low < _SMALLEST_SPAN:
+        low, high = 0.0, 1.0
     step = _nice_step((high - low) / 5)
     low, high = math.floor(low / step + 1e-9) * step, math.ceil(high / step - 1e-9) * step
     return LinearScale(low, high, start, stop)

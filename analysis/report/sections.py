@@ -27,11 +27,13 @@ from analysis.report.model import (
     Table,
     Tone,
 )
+from analysis.report.page import page_section
 from analysis.report.svg import Chart, Dots, Line, legend_key, render_stack, render_svg
 from analysis.report.tables import RunTables
 from analysis.report.words import rate
 
 __all__ = [
+    "card_markup",
     "curves_section",
     "decisions_section",
     "definitions_section",
@@ -78,10 +80,13 @@ def header(model: ReportModel) -> Markup:
 
 def decisions_section(model: ReportModel) -> Markup:
     """The questions at the top, one card each."""
-    return _section("decisions", "In short", el("ul", *map(_card, model.decisions), cls="cards"))
+    return page_section(
+        "decisions", "In short", el("ul", *map(card_markup, model.decisions), cls="cards")
+    )
 
 
-def _card(decision: Decision) -> Markup:
+def card_markup(decision: Decision) -> Markup:
+    """One question with its answers."""
     rows = [
         join(
             el("dt", finding.who),
@@ -143,7 +148,7 @@ def curves_section(model: ReportModel) -> Markup:
         " ",
         el("label", "logarithmic latency axis", for_="log-axis", cls="switch"),
     ]
-    return _section(
+    return page_section(
         "latency",
         "Latency against rate",
         el(
@@ -180,7 +185,7 @@ def waits_section(
         ),
         figure_markup(slack_chart(model.engines, tables, target_rps), model),
     ]
-    return _section(
+    return page_section(
         "playback",
         "Where the wait goes, and what the listener hears",
         legend_markup(model.engines),
@@ -192,7 +197,7 @@ def waits_section(
 def speech_section(model: ReportModel) -> Markup:
     """Word error rates."""
     chart = share_chart(model.engines, "wer", title="Word error rate", chart_id="wer")
-    return _section(
+    return page_section(
         "speech",
         "Is it speech, and the right words",
         el("div", figure_markup(chart, model), cls="grid-charts") if chart else None,
@@ -212,7 +217,7 @@ def points_section(model: ReportModel, tables: RunTables, target_rps: float) -> 
         for engine in model.engines
         for point in engine.points
     ]
-    return _section("points", "Every point", el("div", *ecdfs, cls="grid-charts"), *blocks)
+    return page_section("points", "Every point", el("div", *ecdfs, cls="grid-charts"), *blocks)
 
 
 def _point_block(
@@ -402,7 +407,7 @@ def requests_section(points: Sequence[str], outcomes: Sequence[str], *, clips_no
         el("thead"),
         el("tbody"),
     )
-    return _section(
+    return page_section(
         "requests",
         "Every request",
         el(
@@ -423,7 +428,7 @@ def environment_section(model: ReportModel) -> Markup:
         for fact in model.environment
     ]
     table = _scrolling("Machine, versions and engines.", el("tbody", *rows))
-    return _section(
+    return page_section(
         "reproduce",
         "Reproduce",
         el("pre", el("code", "\n".join(model.commands))) if model.commands else None,
@@ -441,8 +446,4 @@ def definitions_section(model: ReportModel) -> Markup:
         )
         for term in model.terms
     ]
-    return _section("definitions", "What the words mean", el("dl", *entries, cls="defs"))
-
-
-def _section(section_id: str, title: str, *children: object) -> Markup:
-    return el("section", el("h2", title, id=section_id), *children, aria_labelledby=section_id)
+    return page_section("definitions", "What the words mean", el("dl", *entries, cls="defs"))

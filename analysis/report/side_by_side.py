@@ -14,7 +14,13 @@ from analysis.report.markup import Markup, el, join
 from analysis.report.model import Cell, Column, EngineView, ReportModel, Table
 from analysis.report.sections import figure_markup, legend_markup, table_markup
 
-__all__ = ["caveats", "merge_engines", "side_by_side"]
+__all__ = ["caveats", "curves_markup", "merge_engines", "side_by_side"]
+
+
+_NO_TEST = (
+    "Curves side by side are no test: whether a difference is real is what `earwitness compare`"
+    " decides, on pairs of requests."
+)
 
 
 def merge_engines(models: Sequence[ReportModel]) -> tuple[EngineView, ...]:
@@ -31,30 +37,28 @@ def side_by_side(models: Sequence[ReportModel]) -> Markup:
     """The common page of some runs."""
     engines = merge_engines(models)
     mixed = next((model for model in models if model.is_simulated), models[0])
+    return join(
+        el("ul", el("li", _NO_TEST), *(el("li", text) for text in caveats(models)), cls="banner"),
+        legend_markup(engines),
+        curves_markup(engines, mixed),
+        table_markup(_points(models)),
+    )
+
+
+def curves_markup(engines: Sequence[EngineView], model: ReportModel) -> Markup:
+    """The pictures in which engines of several runs are drawn together."""
     charts = [
         *(percentile_chart(engines, percent, is_log=False) for percent in (50, 95)),
         percentile_chart(engines, 95, metric="audible_received", is_log=False),
         share_chart(engines, "underrun_rate", title="Replies that stutter", chart_id="underruns"),
         share_chart(engines, "wer", title="Word error rate", chart_id="wer"),
     ]
-    return join(
-        el("ul", *(el("li", text) for text in caveats(models)), cls="banner"),
-        legend_markup(engines),
-        el(
-            "div",
-            *(figure_markup(chart, mixed) for chart in charts if chart),
-            cls="grid-charts",
-        ),
-        table_markup(_points(models)),
-    )
+    return el("div", *(figure_markup(chart, model) for chart in charts), cls="grid-charts")
 
 
 def caveats(models: Sequence[ReportModel]) -> tuple[str, ...]:
     """What must be the same for a comparison to mean anything, where it is not."""
-    found = [
-        "Curves side by side are no test: whether a difference is real is what"
-        " `earwitness compare` decides, on pairs of requests."
-    ]
+    found = []
     if len({model.is_simulated for model in models}) > 1:
         found.append("Measured and simulated runs are mixed; a model's numbers are no measurement.")
     for name, why in (

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +14,9 @@ from analysis.aggregate import METRICS_FILE
 from analysis.derive import DERIVED_DIR
 from analysis.errors import AnalysisError
 from analysis.report.build import build_model
-from analysis.report.markup import EMPTY, Markup, el, join, raw, void
+from analysis.report.markup import EMPTY, Markup, el, join, void
 from analysis.report.model import ReportModel
+from analysis.report.page import content_policy, page_markup
 from analysis.report.settings import ReportSettings
 from analysis.report.side_by_side import side_by_side
 from analysis.report.words import rate
@@ -182,22 +180,11 @@ def _model(run: RunSummary) -> ReportModel:
 
 
 def _page(title: str, *content: Markup) -> web.Response:
-    style = resources.files("analysis.report").joinpath("page.css").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    head = el(
-        "head",
-        void("meta", charset="utf-8"),
-        void("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        el("title", f"{title} – earwitness"),
-        el("style", raw(style)),
-    )
-    main = el("main", el("h1", title), *content)
-    body = el("body", el("nav", el("a", "All runs", href="/"), cls="plain"), main)
-    policy = f"default-src 'none'; style-src 'sha256-{digest}'; form-action 'self'"
+    nav = el("nav", el("a", "All runs", href="/"), aria_label="Back")
     return web.Response(
-        text=f"<!doctype html>\n{el('html', head, body, lang='en')}\n",
+        text=page_markup(title, [nav, el("h1", title), *content], can_ask=True),
         content_type="text/html",
-        headers={"Content-Security-Policy": policy},
+        headers={"Content-Security-Policy": content_policy(can_ask=True)},
     )
 
 

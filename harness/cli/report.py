@@ -31,9 +31,17 @@ def register(app: typer.Typer) -> None:
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="The folder of a run.")],
+    folders: Annotated[
+        list[Path], typer.Argument(help="The folder of a run; several are held against the first.")
+    ],
     formats: FormatOption = "html,md,png",
     start: StartOption = "immediate",
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="With several folders: the page to write.")
+    ] = Path("comparison.html"),
+    force: Annotated[
+        bool, typer.Option("--force", help="With several folders: compare in spite of differences.")
+    ] = False,
     target_rate: Annotated[
         float | None,
         typer.Option(help="The rate that the answers at the top are for.", show_default=False),
@@ -71,11 +79,11 @@ def report(
     ] = False,
     json_: Annotated[bool, typer.Option("--json", help="Print metrics.json on stdout.")] = False,
 ) -> None:
-    """Analyse a run, print its summary and write its report."""
+    """Analyse a run, print its summary and write its report; or hold several against each other."""
     from analysis.report import ReportSettings
     from analysis.slo import Slo, load_slo
     from harness.cli.analysis_steps import WordScoring
-    from harness.cli.report_command import ReportRequest, make_report
+    from harness.cli.report_command import ReportRequest, compare_reports, make_report
 
     words = WordScoring(
         max_clips_per_engine=max_clips,
@@ -92,9 +100,12 @@ def report(
         has_audio=not no_audio,
         audio_budget_bytes=round(audio_mb * 1_000_000),
     )
+    if len(folders) > 1:
+        compare_reports(folders, out, settings=settings, is_forced=force)
+        return
     make_report(
         ReportRequest(
-            folder=folder,
+            folder=folders[0],
             formats=formats,
             start=start,
             settings=settings,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from analysis.report.terminal import print_model
 from analysis.view import AnalysisSettings
 from harness.cli.analysis_steps import WordScoring, score_words
 
-__all__ = ["ReportRequest", "make_report", "parse_formats", "parse_start"]
+__all__ = ["ReportRequest", "compare_reports", "make_report", "parse_formats", "parse_start"]
 
 _RULES: Mapping[str, Callable[[float], StartRule]] = {"delay_ms": delay_ms, "buffer_ms": buffer_ms}
 
@@ -57,6 +57,21 @@ def make_report(request: ReportRequest) -> None:
         print_model(report.model, Console())
     for path in written:
         sys.stderr.write(f"wrote {path}\n")
+
+
+def compare_reports(
+    folders: Sequence[Path], out: Path, *, settings: ReportSettings, is_forced: bool
+) -> None:
+    """Hold runs against the first and write one page about it.
+
+    Raises:
+        AnalysisError: the runs cannot be compared, or the page not written.
+        HarnessError: a folder is no run.
+    """
+    from analysis.report.comparison import write_comparison
+
+    written = write_comparison(folders, out, settings=settings, is_forced=is_forced)
+    sys.stderr.write(f"wrote {written}\n")
 
 
 def parse_formats(text: str) -> tuple[str, ...]:

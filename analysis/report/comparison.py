@@ -1,0 +1,76 @@
+"""The page that holds runs against each other: one self-contained file, like that of one run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from analysis.compare import Comparison, compare, contenders_of
+from analysis.errors import RunDataError
+from analysis.report.compared import compared_section, merge_or_revert
+from analysis.report.markup import Markup, el
+from analysis.report.model import ReportModel
+from analysis.report.page import page_markup, page_section
+from analysis.report.render import load_report
+from analysis.report.sections import card_markup, header, legend_markup, table_markup
+from analysis.report.settings import ReportSettings
+from analysis.report.side_by_side import caveats, curves_markup, merge_engines
+
+__all__ = ["write_comparison"]
+
+
+def write_comparison(
+    paths: Sequence[Path],
+    out: Path,
+    *,
+    settings: ReportSettings | None = None,
+    is_forced: bool = False,
+    seed: int = 0,
+) -> Path:
+    """Compare runs and write the page.
+
+    Args:
+        paths: run folders; the first engine of the first is what the others are held against.
+        out: the HTML file.
+        settings: of the report.
+        is_forced: compare runs that differ in what must be alike; the page says in what.
+        seed: of the resampling.
+
+    Raises:
+        NotComparableError: the runs differ in what must be alike.
+        RunFolderError, RunDataError: no readable run, or `out` cannot be written.
+    """
+    settings = settings or ReportSettings()
+    found = compare(contenders_of(paths), is_forced=is_forced, seed=seed)
+    models = [
+        load_report(path, settings=replace(settings, title=path.name)).model for path in paths
+    ]
+    title = " against ".join(found.contenders)
+    mixed = next((model for model in models if model.is_simulated), models[0])
+    top = header(replace(mixed, title=title, notes=()))
+    text = page_markup(title, _body(found, models), top=[top])
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text, encoding="utf-8")
+    except OSError as failure:
+        raise RunDataError(f"{out}: cannot be written: {failure.strerror}") from failure
+    return out
+
+
+def _body(found: Comparison, models: Sequence[ReportModel]) -> list[Markup]:
+    engines = merge_engines(models) if len(models) > 1 else models[0].engines
+    mixed = next((model for model in models if model.is_simulated), models[0])
+    warnings = [*found.notes, *caveats(models)]
+    parts = [
+        page_section(
+            "decisions", "In short", el("ul", card_markup(merge_or_revert(found)), cls="cards")
+        ),
+        compared_section(found, mixed),
+        page_section("curves", "Curves", legend_markup(engines), curves_markup(engines, mixed)),
+        page_section("points", "Every point", *(table_markup(m.points_table) for m in models)),
+    ]
+    if warnings:
+        items = el("ul", *(el("li", text) for text in warnings))
+        parts.append(page_section("caveats", "What could explain a difference", items))
+    return parts

@@ -1,0 +1,125 @@
+"""Runs held against each other: what the page claims, and what it refuses to."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from analysis.compare import Finding, compare, contenders_of
+from analysis.compare_words import sentence
+from analysis.errors import NotComparableError
+from analysis.report import render
+from analysis.report.compared import difference_chart, difference_table, merge_or_revert
+from analysis.report.comparison import write_comparison
+from analysis.report.model import Tone
+from analysis.report.svg import Line
+from tests.builders.reports import STREAM, Shape, report_run
+
+SLOW = dataclasses.replace(STREAM, first_ms=400.0)
+ONE = {"rates": (1.0, 2.0), "num_requests": 20}
+
+
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory):
+    """The same plan, a fast server and a slow one."""
+    root = tmp_path_factory.mktemp("compared")
+    fast = report_run(root, name="fast", engines={"tts": STREAM}, **ONE)
+    slow = report_run(root, name="slow", engines={"tts": SLOW}, **ONE)
+    return fast, slow
+
+
+@pytest.fixture(scope="module")
+def found(two_runs):
+    """Slow against fast."""
+    return compare(contenders_of(two_runs))
+
+
+def with_findings(found, *findings):
+    """The comparison with other claims: the given ones in turn, the rest not shown."""
+    rate = found.rates[0]
+    claims = [*findings, *[Finding.NOT_SHOWN] * len(rate.differences)]
+    differences = tuple(
+        dataclasses.replace(each, finding=claim)
+        for each, claim in zip(rate.differences, claims, strict=False)
+    )
+    return dataclasses.replace(found, rates=(dataclasses.replace(rate, differences=differences),))
+
+
+def test_slower_server_is_a_revert(found):
+    """Later sound, nothing better."""
+    decision = merge_or_revert(found)
+
+    assert ("revert", Tone.BAD) == (decision.findings[0].cell.text, decision.tone)
+    assert "p95 audible ttfa" in decision.findings[0].cell.note
+
+
+@pytest.mark.parametrize(
+    ("claims", "answer"),
+    [
+        ((Finding.BETTER,), "merge"),
+        ((Finding.WORSE,), "revert"),
+        ((Finding.BETTER, Finding.WORSE), "a trade"),
+        ((Finding.NOT_MEASURED,), "undecided"),
+        ((), "undecided"),
+    ],
+)
+def test_answer_follows_from_the_claims(found, claims, answer):
+    """Nothing shown is not equality, and never a merge."""
+    assert answer == merge_or_revert(with_findings(found, *claims)).findings[0].cell.text
+
+
+def test_difference_chart_has_a_point_for_every_rate(found):
+    """With its interval around it."""
+    chart = difference_chart(found.rates, "audible_ttfa", "p50")
+    [line] = [mark for mark in chart.marks if isinstance(mark, Line)]
+
+    assert [1.0, 2.0] == [point.x for point in line.points]
+    assert all(point.lo <= point.y <= point.hi for point in line.points)
+
+
+def test_difference_table_holds_every_compared_metric(found):
+    """Two rates, each with all metrics."""
+    table = difference_table(found.rates)
+
+    assert sum(len(at.differences) for at in found.rates) == len(table.rows)
+    assert all(len(row) == len(table.columns) for row in table.rows)
+
+
+def test_page_says_the_computed_sentences(two_runs, found, tmp_path):
+    """Word by word what the comparison computed."""
+    text = write_comparison(two_runs, tmp_path / "x" / "page.html").read_text()
+
+    for at in found.rates:
+        claim, _, rest = sentence(at).partition(": ")
+        assert claim in text
+        assert rest[:60] in text
+
+
+def test_runs_under_other_loads_are_refused(two_runs, tmp_path):
+    """Unless insisted on, and then the page says in what they differ."""
+    other = report_run(
+        tmp_path, name="other", engines={"tts": STREAM}, rates=(1.0,), num_requests=20,
+        scenario={"arrivals": {"process": "constant"}},
+    )  # fmt: skip
+    out = tmp_path / "page.html"
+
+    with pytest.raises(NotComparableError):
+        write_comparison([two_runs[0], other], out)
+    assert "differ" in write_comparison([two_runs[0], other], out, is_forced=True).read_text()
+
+
+def test_one_run_with_two_engines_compares_them_on_its_page(tmp_path):
+    """A sweep over engines needs no second folder."""
+    folder = report_run(tmp_path, engines={"a": STREAM, "b": SLOW}, **ONE)
+    [path] = render(folder, ["html"])
+
+    assert "One engine against the other" in path.read_text()
+
+
+def test_one_engine_alone_is_compared_with_nothing(tmp_path):
+    """And its page has no such part."""
+    folder = report_run(tmp_path, engines={"a": Shape()}, rates=(1.0,), num_requests=6)
+    [path] = render(folder, ["html"])
+
+    assert "One engine against the other" not in path.read_text()
