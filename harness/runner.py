@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
@@ -34,6 +34,7 @@ from harness.records import (
 from harness.safety import PUBLIC_MAX_ERROR_SHARE, StopRule
 from harness.scenario import Point
 from harness.schedule import Schedule
+from harness.settings import PointSettings
 from harness.store import RunWriter, open_run
 
 __all__ = [
@@ -141,6 +142,7 @@ async def run_scenario(
     command: Sequence[str] = (),
     stop: asyncio.Event | None = None,
     is_resumed: bool = False,
+    is_kernel_stamped: bool = True,
 ) -> RunResult:
     """Find out who is there, run every point of the plan, close the folder.
 
@@ -151,6 +153,7 @@ async def run_scenario(
         observer: is told how it goes.
         command: the command line, stored without secrets.
         stop: once set, the run ends in order and is marked `interrupted`.
+        is_kernel_stamped: False does without the kernel's receive stamps, as other systems must.
 
     Raises:
         EngineNotReadyError: an engine is unreachable, not ready, or another server.
@@ -172,7 +175,15 @@ async def run_scenario(
         head = _head(plan, infos, clock=clock, environment=environment, command=command)
         writer = RunWriter.create(folder, head, plan.schedules, redact=redact)
     rule = StopRule(_max_error_share(plan))
-    run = _Run(plan, writer, clock=clock, observer=observer, stop=stop, rule=rule)
+    run = _Run(
+        plan,
+        writer,
+        clock=clock,
+        observer=observer,
+        stop=stop,
+        rule=rule,
+        is_kernel_stamped=is_kernel_stamped,
+    )
     status = RunStatus.INCOMPLETE
     try:
         await run.all_points()
@@ -211,8 +222,10 @@ class _Run:
         observer: RunObserver,
         stop: asyncio.Event,
         rule: StopRule,
+        is_kernel_stamped: bool,
     ) -> None:
         self._plan = plan
+        self._is_kernel_stamped = is_kernel_stamped
         self._writer = writer
         self._clock = clock
         self._observer = observer
@@ -245,12 +258,7 @@ class _Run:
                 schedule.arrivals,
                 point=record,
                 texts=self._texts,
-                settings=point_settings(
-                    plan.scenario,
-                    rate_rps=point.rate_rps,
-                    seed=point.seed,
-                    user_agent=plan.user_agent,
-                ),
+                settings=self._settings(point),
                 clock=self._clock,
                 sink=self.sink,
                 on_progress=on_progress,
@@ -260,6 +268,16 @@ class _Run:
         finally:
             _note_clock(self._writer.run, self._clock, record)
             self._writer.save_point(record)
+
+    def _settings(self, point: Point) -> PointSettings:
+        settings = point_settings(
+            self._plan.scenario,
+            rate_rps=point.rate_rps,
+            seed=point.seed,
+            user_agent=self._plan.user_agent,
+        )
+        wire = replace(settings.wire, is_kernel_stamped=self._is_kernel_stamped)
+        return replace(settings, wire=wire)
 
 
 # -- before the first point ------------------------------------------------------------------------
