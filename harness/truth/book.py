@@ -27,7 +27,7 @@ from harness.truth.script import (
 )
 from harness.truth.sound import Sound, Voice
 
-__all__ = ["accuracy_scripts", "by_name", "load_scripts", "save_scripts"]
+__all__ = ["accuracy_scripts", "accuracy_shares", "by_name", "load_scripts", "save_scripts"]
 
 _REPLY_MS = 2_000.0
 
@@ -67,11 +67,18 @@ def save_scripts(scripts: Mapping[str, Script], path: Path) -> None:
 
 
 def accuracy_scripts() -> dict[str, Script]:
-    """Replies of 2 s in real time: half of them smooth, half with every trick of the wire.
+    """Replies of 2 s in real time: smooth ones, and one for every trick of the wire.
 
-    Clean onsets are abrupt: the first audible sample is one sample, so the truth is exact.
+    Most onsets are abrupt: the first audible sample is one sample, so the truth is exact.
     """
     return by_name([*_smooth(), *_disturbed(), *_broken()])
+
+
+def accuracy_shares() -> dict[str, int]:
+    """How often each of `accuracy_scripts` occurs: six of seven replies are smooth."""
+    shares = {script.name: 8 for script in _smooth()}
+    shares |= {script.name: 2 for script in _disturbed()}
+    return shares | {script.name: 1 for script in _broken()}
 
 
 def _tone(lead_ms: float = 0.0, **fields: object) -> Sound:

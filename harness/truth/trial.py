@@ -11,7 +11,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -65,9 +65,10 @@ class Cores:
 
 @dataclass(frozen=True, slots=True)
 class TrialSettings:
-    """One point: how many replies are in flight on average, for how long.
+    """One point: how many replies of `reply_s` are in flight on average, for how long.
 
-    rate_rps: follows from `streams` and the mean length of a reply in `reply_s`.
+    shares: how often each script occurs; those that are not named occur once.
+    is_kernel_stamped: False forces user stamps.
     """
 
     transport: Transport
@@ -76,6 +77,8 @@ class TrialSettings:
     warmup_s: float = 3.0
     reply_s: float = 2.0
     seed: int = 1
+    shares: Mapping[str, int] = field(default_factory=dict)
+    is_kernel_stamped: bool = True
 
     @property
     def rate_rps(self) -> float:
@@ -110,7 +113,7 @@ def run_trial(
     """Serve the scripts, run the load, stop the server, read its log.
 
     Args:
-        scripts: drawn from in shuffled rounds; all of them are used equally often.
+        scripts: drawn from in shuffled rounds, by their shares.
         folder: becomes `run` (the run folder), `truth.json` (the log) and what both need; must
             exist.
         environment: stored with the run.
@@ -141,7 +144,12 @@ def run_trial(
         )
         with _on_core(placed.client):
             result = run_on_loop(
-                run_scenario(plan_run(scenario), folder / "run", environment=environment)
+                run_scenario(
+                    plan_run(scenario),
+                    folder / "run",
+                    environment=environment,
+                    is_kernel_stamped=settings.is_kernel_stamped,
+                )
             )
     return Trial(result, read_log(log_path))
 
@@ -159,7 +167,11 @@ def trial_scenario(
     The prompts are the names of the scripts.
     """
     prompts = folder / "prompts.yaml"
-    entries = [{"id": name, "text": name} for name in scripts]
+    entries = [
+        {"id": f"{name}.{turn}", "text": name}
+        for name in scripts
+        for turn in range(settings.shares.get(name, 1))
+    ]
     prompts.write_text(json.dumps({"prompts": entries}), encoding="utf-8")
     data: dict[str, Any] = {
         "schema": 1,
