@@ -131,7 +131,11 @@ class AuthSpec(_Model):
 
 
 class RequestSpec(_Model):
-    """How a request is written. `settings` are parameters that shape it without being sent."""
+    """How a request is written. `settings` are parameters that shape it without being sent.
+
+    `id_header` carries our id of the request, so that its record and the server's log can be laid
+    side by side; only for servers that take one.
+    """
 
     method: Literal["POST", "GET", "PUT"] = "POST"
     path: str = Field(pattern=r"^[/{]")
@@ -141,6 +145,7 @@ class RequestSpec(_Model):
     body: dict[str, FieldSpec] = {}
     settings: dict[str, FieldSpec] = {}
     max_text_chars: int | None = Field(None, gt=0)
+    id_header: str | None = Field(None, pattern=r"^[A-Za-z0-9-]+$")
 
     @model_validator(mode="after")
     def _text_is_sent_once(self) -> Self:

@@ -71,6 +71,7 @@ def build_target(
     values: Mapping[str, Any],
     text: str,
     credentials: Credentials,
+    request_id: str,
 ) -> HttpTarget:
     """Address and headers of one request."""
     request = contract.request
@@ -89,6 +90,8 @@ def build_target(
         headers.append(
             ("Content-Type", "application/json" if is_json else "application/x-www-form-urlencoded")
         )
+    if request.id_header is not None:
+        headers.append((request.id_header, request_id))
     return HttpTarget(
         url=url,
         method=request.method,

@@ -129,6 +129,7 @@ class HttpStreamAdapter:
                 values=values,
                 text=request.text,
                 credentials=self._credentials,
+                request_id=request.request_id,
             ),
             body=build_body(contract, values=values, text=request.text),
             expected=expected_format(contract, values),
