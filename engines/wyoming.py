@@ -297,6 +297,7 @@ class WyomingAdapter:
                 formats=("s16le", "s24le"),
                 has_incremental_text=True,
                 can_cancel=False,
+                seen_live="wyoming-piper 2.5.2, 2026-11-29",
                 note="streamed text needs a server that streams it (wyoming-piper since 2.0 does)",
             ),
             parameters=tuple(_FIELDS),

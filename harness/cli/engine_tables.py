@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -10,7 +11,10 @@ from rich.table import Table
 
 from engines.base import EngineCard
 
-__all__ = ["print_card", "print_cards"]
+if TYPE_CHECKING:
+    from harness.cli.contract_check import ContractReport
+
+__all__ = ["print_card", "print_cards", "print_contract_report"]
 
 # Wide enough for the table when stdout is a file or a pipe, where no terminal says its width.
 _PIPE_WIDTH = 140
@@ -54,6 +58,25 @@ def print_card(card: EngineCard, *, console: Console | None = None) -> None:
         if value:
             table.add_row(label, escape(value))
     _console(console).print(table)
+
+
+def print_contract_report(report: ContractReport, *, console: Console | None = None) -> None:
+    """What came, then every mismatch and note on a line of its own."""
+    record, info = report.record, report.info
+    out = _console(console)
+    who = " ".join(word for word in (info.server_name, info.server_version) if word)
+    shape = "no audio"
+    if record.format is not None and record.chunks:
+        length = "" if report.duration_s is None else f", {report.duration_s:.2f} s"
+        shape = f"{record.format.sample_format} in {len(record.chunks)} chunks{length}"
+    out.print(escape(f"{report.engine} at {report.base_url}: {who or 'a server without a name'}"))
+    out.print(escape(f"  reply     {record.transport_outcome}, {shape}"))
+    for line in report.mismatches:
+        out.print(escape(f"  MISMATCH  {line}"))
+    for line in report.notes:
+        out.print(escape(f"  note      {line}"))
+    if report.is_match:
+        out.print("  nothing contradicts the contract")
 
 
 def _console(console: Console | None) -> Console:

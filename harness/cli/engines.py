@@ -1,15 +1,30 @@
-"""`earwitness engines`: what can be measured, over what, and how far each was checked."""
+"""`earwitness engines` and `earwitness contract`: what can be measured, and is it what it says."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Annotated, Any
+
 import typer
 
+if TYPE_CHECKING:
+    from harness.cli.contract_check import ContractReport
+
 __all__ = ["register"]
+
+EXIT_MISMATCH = 1
+
+_contract = typer.Typer(
+    name="contract",
+    help="Check an engine's contract against a live server.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands of this group."""
     app.command("engines", help="List the engines: transport, formats, what they can do.")(_engines)
+    app.add_typer(_contract)
 
 
 def _engines(
@@ -32,3 +47,113 @@ def _engines(
         engine_tables.print_card(cards[0])
     else:
         engine_tables.print_cards(cards)
+
+
+@_contract.command("check")
+def _check(
+    engine: Annotated[str, typer.Argument(help="An engine's name or a contract file.")],
+    base_url: Annotated[
+        str | None, typer.Option("--base-url", help="The server. Default: the usual address.")
+    ] = None,
+    text: Annotated[str | None, typer.Option("--text", help="What is to be said.")] = None,
+    voice: Annotated[
+        str | None, typer.Option("--voice", help="One of the server's voices.")
+    ] = None,
+    params: Annotated[
+        list[str] | None, typer.Option("--param", help="A parameter as name=value. Repeatable.")
+    ] = None,
+    streams_text: Annotated[
+        bool, typer.Option("--stream-text", help="Send the text word by word, 10 ms apart.")
+    ] = False,
+    timeout_s: Annotated[float, typer.Option("--timeout", help="Seconds for the reply.")] = 60.0,
+    key_hosts: Annotated[
+        list[str] | None, typer.Option("--send-key-to", help="A further host for the key.")
+    ] = None,
+    allow_env: Annotated[
+        bool,
+        typer.Option("--allow-contract-env", help="Let a contract file name variables for keys."),
+    ] = False,
+    allow_commands: Annotated[
+        bool, typer.Option("--allow-commands", help="Let the engine run a command.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON on stdout.")] = False,
+) -> None:
+    """Send one short request and print every mismatch with the contract.
+
+    Exit code 0: none, 1: some, 4: unreachable, not ready or another server.
+    """
+    import json
+
+    from engines import registry
+    from engines.base import SpeechRequest
+    from harness import loop
+    from harness.cli import contract_check, engine_tables
+    from harness.clock import RunClock
+    from harness.settings import TimeoutSettings, WireSettings
+    from harness.text_source import TextPacing
+
+    adapter = registry.create(
+        engine,
+        base_url=base_url,
+        params=_parameters(params or ()),
+        key_hosts=key_hosts or (),
+        allow_env=allow_env,
+    )
+    said = text or contract_check.DEFAULT_TEXT
+    typer.echo(f"one request of {len(said)} characters to {adapter.base_url}", err=True)
+    report = loop.run(
+        contract_check.check_contract(
+            adapter,
+            SpeechRequest("contract-check", said, voice=voice, is_incremental=streams_text),
+            settings=WireSettings(
+                timeouts=TimeoutSettings(ready_s=10.0, first_audio_s=timeout_s, total_s=timeout_s),
+                are_commands_allowed=allow_commands,
+            ),
+            clock=RunClock(),
+            text_pacing=TextPacing() if streams_text else None,
+        )
+    )
+    if as_json:
+        typer.echo(json.dumps(_as_json(report), indent=2))
+    else:
+        engine_tables.print_contract_report(report)
+    if not report.is_match:
+        raise typer.Exit(EXIT_MISMATCH)
+
+
+def _parameters(pairs: list[str] | tuple[()]) -> dict[str, Any]:
+    """`seed=7` as YAML would read the value, so that types are those of a scenario."""
+    from engines.config_errors import load_yaml
+    from engines.errors import ContractError
+
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
+        if not name or not sign:
+            raise ContractError(f"--param: {pair!r} is not name=value")
+        found[name] = load_yaml(value, where=f"--param {name}", error=ContractError)
+    return found
+
+
+def _as_json(report: ContractReport) -> dict[str, Any]:
+    record, info = report.record, report.info
+    return {
+        "engine": report.engine,
+        "base_url": report.base_url,
+        "is_match": report.is_match,
+        "mismatches": list(report.mismatches),
+        "notes": list(report.notes),
+        "outcome": str(record.transport_outcome),
+        "server": {
+            "name": info.server_name,
+            "version": info.server_version,
+            "models": list(info.models),
+            "is_match": info.is_match,
+        },
+        "http_status": record.http_status,
+        "content_type": record.content_type,
+        "format": None if record.format is None else str(record.format.sample_format),
+        "num_chunks": len(record.chunks),
+        "audio_bytes": sum(chunk.num_bytes for chunk in record.chunks),
+        "duration_s": report.duration_s,
+    }
