@@ -8,7 +8,7 @@ several metrics. Runs that differ in what must be alike are refused.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from analysis.pairing import (
     pair_points,
     share_values,
 )
+from analysis.percentiles import MIN_N_FOR_INTERVAL
 from analysis.stats.bootstrap import Difference, mean_statistic, quantile_statistic
 from analysis.stats.multiple import holm
 from analysis.view import AnalysisSettings
@@ -37,6 +38,7 @@ __all__ = [
     "RateComparison",
     "compare",
     "contenders_of",
+    "supported",
 ]
 
 SIGNIFICANT = 0.05
@@ -48,6 +50,7 @@ class Finding(StrEnum):
     BETTER = "better"
     WORSE = "worse"
     NOT_SHOWN = "not_shown"  # the interval holds 0, or only chance of many metrics
+    TOO_FEW = "too_few"  # fewer requests than the percentile needs for any interval
     NOT_MEASURED = "not_measured"
 
 
@@ -254,12 +257,15 @@ def _at_rate(
     seed: int,
 ) -> RateComparison:
     differences = [
-        difference_of(
-            pairs,
-            metric_values(each.metric) if each.percent else share_values(each.metric),
-            quantile_statistic(each.percent) if each.percent else mean_statistic,
-            is_paired=is_paired,
-            seed=seed,
+        supported(
+            difference_of(
+                pairs,
+                metric_values(each.metric) if each.percent else share_values(each.metric),
+                quantile_statistic(each.percent) if each.percent else mean_statistic,
+                is_paired=is_paired,
+                seed=seed,
+            ),
+            each.percent,
         )
         for each in _COMPARED
     ]
@@ -297,9 +303,23 @@ def _judged(differences: Sequence[Difference]) -> tuple[MetricDifference, ...]:
     return tuple(judged)
 
 
+def supported(found: Difference, percent: int | None) -> Difference:
+    """The difference, its interval taken away where there are too few requests for one.
+
+    The same numbers as for a single percentile: the resampled p95 of 20 values is only their
+    maximum, however often it is resampled.
+    """
+    least = MIN_N_FOR_INTERVAL.get(percent, 2) if percent is not None else 2
+    if found.num_pairs >= least:
+        return found
+    return replace(found, lo=None, hi=None, p_value=None)
+
+
 def _finding(found: Difference, adjusted_p: float | None, better: Better) -> Finding:
-    if found.value is None or adjusted_p is None:
+    if found.value is None:
         return Finding.NOT_MEASURED
+    if adjusted_p is None:
+        return Finding.TOO_FEW
     if not found.is_clear or adjusted_p >= SIGNIFICANT:
         return Finding.NOT_SHOWN
     is_lower = found.hi is not None and found.hi < 0

@@ -8,8 +8,16 @@ from dataclasses import asdict
 from typing import Any
 
 from analysis.compare import Comparison, Decomposition, Finding, MetricDifference, RateComparison
+from analysis.percentiles import MIN_N_FOR_INTERVAL
 
-__all__ = ["comparison_json", "comparison_markdown", "sentence", "signed_words", "value_words"]
+__all__ = [
+    "comparison_json",
+    "comparison_markdown",
+    "interval_words",
+    "sentence",
+    "signed_words",
+    "value_words",
+]
 
 _HEADLINES = (("audible_ttfa", "p95"), ("audible_ttfa", "p50"))
 # Below this a part of a difference is not worth a word.
@@ -22,8 +30,9 @@ def sentence(found: RateComparison) -> str:
     headlines = [_find(found, metric, statistic) for metric, statistic in _HEADLINES]
     clear = [d for d in headlines if d.finding in (Finding.BETTER, Finding.WORSE)]
     if not clear:
+        told = [d for d in headlines if d.finding is Finding.NOT_SHOWN] or headlines
         parts = [f"{start} no difference in audible TTFA is shown between {found.first} and"
-                 f" {found.second}: {_amount(headlines[0], found)}."]  # fmt: skip
+                 f" {found.second}: {_amount(told[0], found)}."]  # fmt: skip
     else:
         best = clear[0]
         winner = found.second if best.finding is Finding.BETTER else found.first
@@ -43,14 +52,12 @@ def _amount(each: MetricDifference, found: RateComparison) -> str:
     difference = each.difference
     if difference.value is None:
         return f"{each.statistic} {each.metric} was not measured on both sides"
-    pairs = f"{difference.num_pairs} pairs" if found.is_paired else "unpaired"
+    pairs = f"{difference.num_pairs} {'pairs' if found.is_paired else 'requests, unpaired'}"
     seeds = f"{difference.num_seeds} seed{'' if difference.num_seeds == 1 else 's'}"
     return (
         f"{each.statistic} {each.metric} {value_words(difference.first, each)} for {found.first},"
         f" {value_words(difference.second, each)} for {found.second}, a difference of"
-        f" {signed_words(difference.value, each)} (95 % interval"
-        f" {signed_words(difference.lo, each)} to {signed_words(difference.hi, each)}; {pairs},"
-        f" {seeds})"
+        f" {signed_words(difference.value, each)} ({interval_words(each)}; {pairs}, {seeds})"
     )
 
 
@@ -66,6 +73,15 @@ def signed_words(value: float | None, each: MetricDifference) -> str:
     if value is None or math.isinf(value):
         return "without bound" if value is None or value > 0 else "minus without bound"
     return f"{100 * value:+.1f} points" if each.unit == "share" else f"{value:+.1f} {each.unit}"
+
+
+def interval_words(each: MetricDifference) -> str:
+    """The interval of a difference, or why it has none."""
+    if each.finding is Finding.TOO_FEW:
+        least = MIN_N_FOR_INTERVAL.get(int(each.statistic.lstrip("p")), 2)
+        return f"no interval, {each.statistic} needs {least} requests"
+    found = each.difference
+    return f"95 % interval {signed_words(found.lo, each)} to {signed_words(found.hi, each)}"
 
 
 def _means(found: Decomposition | None) -> Iterator[str]:
@@ -149,7 +165,7 @@ def comparison_markdown(found: Comparison) -> str:
     lines.extend(f"- {sentence(rate)}" for rate in found.rates)
     for rate in found.rates:
         lines += ["", f"## {rate.first} and {rate.second} at {rate.rate_rps:g}/s", ""]
-        lines += ["| metric | first | second | difference | 95 % interval | finding |"]
+        lines += ["| metric | first | second | difference | interval | finding |"]
         lines += ["|---|---|---|---|---|---|"]
         lines.extend(_row(each) for each in rate.differences)
     if found.notes:
@@ -167,7 +183,7 @@ def _row(each: MetricDifference) -> str:
         value_words(found.first, each),
         value_words(found.second, each),
         signed_words(found.value, each),
-        f"{signed_words(found.lo, each)} to {signed_words(found.hi, each)}",
+        interval_words(each),
         each.finding.value.replace("_", " "),
     )
     return f"| {' | '.join(cells)} |"

@@ -15,12 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from analysis.compare import condition_differences
+from analysis.compare import condition_differences, supported
 from analysis.errors import NotComparableError, RulesError
 from analysis.estimates import Estimate, estimate
 from analysis.evidence import PointEvidence, RunEvidence, machine_differences
 from analysis.gate_rules import Evidence, GateRules, IfUnmeasured, Rule
 from analysis.pairing import difference_of, metric_values, pair_points, share_values
+from analysis.percentiles import MIN_N_FOR_INTERVAL
 from analysis.stats.bootstrap import Difference, mean_statistic, quantile_statistic
 
 __all__ = ["GateVerdict", "RuleResult", "RuleVerdict", "judge"]
@@ -301,6 +302,13 @@ def _regression(rule: Rule, points: Sequence[PointEvidence], base: _Base) -> Rul
     )
     if found.value is None or found.first is None:
         return _unmeasured(rule, points, "no request has it on both sides")
+    if supported(found, rule.percent).lo is None:
+        least = MIN_N_FOR_INTERVAL.get(rule.percent or 0, 2)
+        return _result(
+            rule.describe(), points, RuleVerdict.INCONCLUSIVE,
+            f"{found.num_pairs} pairs of requests are too few; {least} would be enough for an"
+            " interval", value=found.value, n=found.num_pairs, needed_n=least,
+        )  # fmt: skip
     return _judge_difference(rule, points, found)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from analysis.compare import Comparison, Finding, MetricDifference, RateComparison
-from analysis.compare_words import sentence, signed_words, value_words
+from analysis.compare_words import interval_words, sentence, signed_words, value_words
 from analysis.report.markup import Markup, el
 from analysis.report.model import Cell, Column, Decision, ReportModel, Table, Tone
 from analysis.report.model import Finding as DecisionFinding
@@ -22,6 +22,7 @@ _TONES = {
     Finding.BETTER: Tone.GOOD,
     Finding.WORSE: Tone.BAD,
     Finding.NOT_SHOWN: Tone.NONE,
+    Finding.TOO_FEW: Tone.NONE,
     Finding.NOT_MEASURED: Tone.NONE,
 }
 _CHARTED = (("audible_ttfa", "p50"), ("audible_ttfa", "p95"), ("audible_received", "p95"))
@@ -164,7 +165,7 @@ def difference_table(rates: Sequence[RateComparison]) -> Table:
 def _row(at: RateComparison, each: MetricDifference) -> tuple[Cell, ...]:
     found = each.difference
     finding = Cell(each.finding.value.replace("_", " "), tone=_TONES[each.finding])
-    interval = f"{signed_words(found.lo, each)} to {signed_words(found.hi, each)}"
+    interval = interval_words(each).removeprefix("95 % interval ")
     p_value = "–" if each.adjusted_p is None else f"{each.adjusted_p:.2g}"
     if found.value is None:
         blank = Cell("not measured")

@@ -56,6 +56,7 @@ class Difference:
     """Second minus first, with its 95 % interval and a two-sided p-value.
 
     Values may be +-inf: one side does not reach the percentile at all. None: nothing to compare.
+    num_pairs: requests it rests on (of unpaired sides: of the smaller one).
     """
 
     first: float | None
@@ -145,9 +146,15 @@ def unpaired_difference(
             return Difference(None, None, None, None, None, None, 0, 0)
         values = np.concatenate([sample.first for sample in kept])
         whole = float(statistic(values[np.newaxis])[0])
-        sides.append((whole, statistic(values[_draw(kept, random, num_resamples)]), len(kept)))
-    (a, at_a, seeds_a), (b, at_b, seeds_b) = sides
-    return _difference(a, b, _minus(at_b, at_a), num_pairs=0, num_seeds=min(seeds_a, seeds_b))
+        sides.append((whole, statistic(values[_draw(kept, random, num_resamples)])))
+    (a, at_a), (b, at_b) = sides
+    return _difference(
+        a,
+        b,
+        _minus(at_b, at_a),
+        num_pairs=min(sum(map(len, first)), sum(map(len, second))),
+        num_seeds=min(len(first), len(second)),
+    )
 
 
 def interval_over_seeds(

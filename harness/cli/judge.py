@@ -55,7 +55,7 @@ def gate(
     rules: Annotated[
         str,
         typer.Option("--rules", help="A YAML file, or voice-agent, strict-50ms, no-regression."),
-    ],
+    ] = "voice-agent",
     against: Annotated[
         Path | None,
         typer.Option("--against", help="The base: a run or a baseline.", show_default=False),
@@ -91,7 +91,9 @@ def gate(
 
 def baseline(
     run: Annotated[Path, typer.Argument(help="The folder of a complete run.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="File to write; must not exist.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File to write; must not exist.")] = Path(
+        "baseline.json"
+    ),
 ) -> None:
     """Keep what later runs are held against, in one file that is fit for a repository."""
     from harness.cli.judge_command import make_baseline

@@ -138,7 +138,21 @@ def test_two_runs_of_one_engine_are_told_apart_by_their_folder(tmp_path):
     rate = one_rate(before, after)
 
     assert ("before:tts", "after:tts") == (rate.first, rate.second)
-    assert Finding.BETTER is finding(rate, "audible_ttfa", "p95").finding
+    assert Finding.BETTER is finding(rate, "audible_ttfa", "p50").finding
+
+
+def test_percentile_of_too_few_requests_has_no_interval_and_no_claim(tmp_path):
+    """60 pairs: p95 needs 72, however clear it looks; p50 carries the sentence."""
+    folder = sweep(
+        tmp_path,
+        {"slow": gamma_engine(mean_ms=90, salt=1), "fast": gamma_engine(mean_ms=30, salt=2)},
+    )
+    rate = one_rate(folder)
+    p95 = finding(rate, "audible_ttfa", "p95")
+
+    assert (Finding.TOO_FEW, None) == (p95.finding, p95.difference.lo)
+    assert "fast is heard sooner: p50 audible_ttfa" in sentence(rate)
+    assert "no interval, p95 needs 72 requests" in comparison_markdown(compared(folder))
 
 
 def test_runs_under_other_load_are_refused_unless_insisted(tmp_path):

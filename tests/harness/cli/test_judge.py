@@ -220,12 +220,12 @@ def test_capacity_of_an_engine_is_searched_under_load(earwitness, tmp_path):
         scenario = short_run_file(tmp_path, server.base_url)
         code, out, err = earwitness(
             "capacity", scenario, "--slo", slo_file(tmp_path, 5000), "-o", tmp_path / "search",
-            "--start-rate", 20, "--max-rate", 20, "--agree", 1, "--requests", 4, "--json",
+            "--start-rate", 2, "--max-rate", 2, "--agree", 1, "--requests", 2, "--json",
         )  # fmt: skip
     (answer,) = json.loads(out)["answers"]
 
-    assert (0, "above_all", 20.0) == (code, answer["status"], answer["lo_rps"]), err
-    assert ["r20-s1"] == [path.name for path in (tmp_path / "search").iterdir()]
+    assert (0, "above_all", 2.0) == (code, answer["status"], answer["lo_rps"]), err
+    assert "r2-s1" in {path.name for path in (tmp_path / "search").iterdir()}
 
 
 @pytest.mark.parametrize(
