@@ -39,14 +39,15 @@ class Replay:
 class PointSummary:
     """One profile at one rate with one seed; latencies in ms, None: not reached.
 
-    num_failed: requests without audible sound, refused ones among them. num_underrun: requests
-    with at least one. mean_concurrent: streams between arrival and the end of their playback.
-    device_share: of the time, spent in steps and the gaps before them. frame_rows: mean rows of a
-    codec-frame step.
+    num_failed: requests without audible sound, refused ones among them. num_heard: requests of
+    which anything came. num_underrun: those of them with an underrun. mean_concurrent: streams
+    between arrival and the end of their playback. device_share: of the time, spent in steps and
+    the gaps before them. frame_rows: mean rows of a codec-frame step.
     """
 
     num_requests: int
     num_failed: int
+    num_heard: int
     num_underrun: int
     p50_ms: float | None
     p95_ms: float | None
@@ -103,6 +104,7 @@ def summarise(simulation: Simulation, *, from_ns: int = 0) -> PointSummary:
     return PointSummary(
         num_requests=len(cohort),
         num_failed=sum(math.isinf(latency) for latency in latencies),
+        num_heard=sum(bool(request.chunks) for request in cohort),
         num_underrun=sum(played.num_underruns > 0 for played in replays),
         p50_ms=_rank(latencies, 50),
         p95_ms=_rank(latencies, 95),

@@ -85,9 +85,9 @@ class Study:
         return max(known) if known and len(known) == len(values) else None
 
     def underrun_share(self, part: str, **keys: object) -> float:
-        """Requests with an underrun, of all requests that made sound, over all seeds."""
+        """Requests with an underrun, of all requests of which anything came, over all seeds."""
         points = self.of(part, **keys)
-        num = sum(point.summary.num_requests - point.summary.num_failed for point in points)
+        num = sum(point.summary.num_heard for point in points)
         return sum(point.summary.num_underrun for point in points) / num if num else 0.0
 
     def as_text(self) -> str:

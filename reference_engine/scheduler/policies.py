@@ -101,12 +101,12 @@ def _most_pressed(work: ReadyWork) -> tuple[Stage, int, int]:
 def _latest_for_all(work: ReadyWork) -> int:
     """When the codec must start so that everyone in its playing set is in time."""
     ready, latest = work.playing[Stage.CODEC], work.latest_start_ns
-    pending, call_ns = work.pending, work.reserve_ns[Stage.CODEC]
+    pending, history, call_ns = work.pending, work.history, work.reserve_ns[Stage.CODEC]
     frames_before, best = 0, latest[next(iter(ready))]
     for slot in sorted(ready, key=latest.__getitem__):
         calls_before = frames_before // work.limits.codec_work
         best = min(best, latest[slot] - calls_before * call_ns)
-        frames_before += pending[slot]
+        frames_before += pending[slot] + history[slot]
     return best
 
 
@@ -128,12 +128,14 @@ def _assemble(
     newcomers = work.startup[stage]
     streams = sorted(work.playing[stage], key=latest.__getitem__)
     room = None
+    is_codec_rescue = urgency is Urgency.RESCUE and stage is Stage.CODEC
     if any(work.startup):
         room = limits.startup_rows
-        horizon_ns = now_ns + limits.startup_slack_ns
-        streams = [slot for slot in streams if latest[slot] < horizon_ns]
+        if not is_codec_rescue:  # whose streams are pressed by those before them
+            horizon_ns = now_ns + limits.startup_slack_ns
+            streams = [slot for slot in streams if latest[slot] < horizon_ns]
     slots = sorted(newcomers, key=work.arrival_ns.__getitem__) if newcomers else []
-    if urgency is Urgency.RESCUE and stage is Stage.CODEC:
+    if is_codec_rescue:
         # A newcomer's two codec frames would be padded to the stream's whole chunk.
         slots = streams + slots
     else:
@@ -164,7 +166,8 @@ def _take(
     assert width is not None, "admission refuses what no bucket covers"
     room = catalogue.max_rows(stage, width)
     if stage is Stage.CODEC:
-        room = min(room, max(1, work.limits.codec_work // width))
+        row_work = width + work.history[width_of]
+        room = min(room, max(1, work.limits.codec_work // row_work))
     slots = [slot for slot in slots if sizes[slot] <= width][:room]
     counts = [sizes[slot] for slot in slots]
     return catalogue.batch(stage, slots, width=width, counts=counts, urgency=urgency)

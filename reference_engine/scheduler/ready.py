@@ -48,6 +48,7 @@ class ReadyWork:
         stands in one of these ten sets at most.
     arrival_ns, deadline_ns, latest_start_ns: by slot (see `SlotTable`).
     pending: codec frames made and not yet decoded, by slot, for slots in a codec set.
+    history: codec frames that are decoded again with them (0 where the codec keeps its state).
     width: prompt tokens left, by slot, for slots in a prefill set.
     reserve_ns: per stage, the measured time of one step.
     last_turn: by slot, when it last ran (counts turns). last_stage, rescues: of the turns before.
@@ -61,6 +62,7 @@ class ReadyWork:
     deadline_ns: list[int]
     latest_start_ns: list[int]
     pending: list[int]
+    history: list[int]
     width: list[int]
     reserve_ns: list[int]
     last_turn: list[int]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from reference_engine.batch import Batch, Catalogue, Stage, Urgency
 from reference_engine.clock import NS_PER_S
-from reference_engine.config import Profile
+from reference_engine.config import CodecMode, Profile
 from reference_engine.messages import SAMPLE_RATE_HZ, SAMPLES_PER_CODEC_FRAME
 from reference_engine.scheduler.chunking import chunk_rule
 from reference_engine.scheduler.policies import POLICIES
@@ -68,6 +68,7 @@ class Scheduler:
             deadline_ns=table.deadline_ns,
             latest_start_ns=table.latest_start_ns,
             pending=[0] * num_slots,
+            history=[0] * num_slots,
             width=[0] * num_slots,
             reserve_ns=self.reserves.ns,
             last_turn=[0] * num_slots,
@@ -78,6 +79,7 @@ class Scheduler:
         self._max_lead_ns = int(profile.pacing.max_lead_s * NS_PER_S)
         self._margin_ns = int(profile.pacing.margin_ms * 1_000_000)
         self._text_lookahead = text_lookahead
+        self._is_redecoding = profile.codec is CodecMode.REDECODE
         self._leading: list[tuple[int, int, int]] = []  # (wake at, slot, epoch)
         self._turn = 0
         self._trace = trace
@@ -287,6 +289,7 @@ class Scheduler:
         is_starved = made >= table.text_limit[slot]
         if pending and (is_starved or made >= table.chunk_end[slot] or self._is_over(slot)):
             self.work.pending[slot] = pending
+            self.work.history[slot] = table.decoded[slot] if self._is_redecoding else 0
             if table.is_playing[slot]:
                 # Cut short or not, all that is left to do is the codec call.
                 codec_ns = self.reserves.ns[Stage.CODEC]

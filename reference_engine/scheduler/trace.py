@@ -16,7 +16,7 @@ from reference_engine.scheduler.ready import Decision, Limits, ReadyWork, Rest
 
 __all__ = ["DecisionTrace", "TracedDecision"]
 
-_ROW_FIELDS = 8  # set, slot, arrival, deadline, latest start, pending, width, last turn
+_ROW_FIELDS = 9  # set, slot, arrival, deadline, latest start, pending, history, width, last turn
 _HEAD_FIELDS = 7 + NUM_STAGES  # rows, now, last stage, rescues, rest flag, chosen, shape; reserves
 _NO_TIME = -1
 
@@ -70,8 +70,8 @@ class DecisionTrace:
             for slot in ready:
                 row = [
                     index, slot, work.arrival_ns[slot], work.deadline_ns[slot],
-                    work.latest_start_ns[slot], work.pending[slot], work.width[slot],
-                    work.last_turn[slot],
+                    work.latest_start_ns[slot], work.pending[slot], work.history[slot],
+                    work.width[slot], work.last_turn[slot],
                 ]  # fmt: skip
                 self._write(at, row)
                 at += _ROW_FIELDS
@@ -116,8 +116,8 @@ class DecisionTrace:
             sets = work.startup if which < NUM_STAGES else work.playing
             sets[which % NUM_STAGES][slot] = None
             lists = (
-                work.arrival_ns, work.deadline_ns, work.latest_start_ns, work.pending, work.width,
-                work.last_turn,
+                work.arrival_ns, work.deadline_ns, work.latest_start_ns, work.pending,
+                work.history, work.width, work.last_turn,
             )  # fmt: skip
             for column, value in zip(lists, values, strict=True):
                 column[slot] = value
@@ -126,8 +126,8 @@ class DecisionTrace:
     def _empty_work(self, base: int, num_rows: int) -> ReadyWork:
         rows = (base + _HEAD_FIELDS + index * _ROW_FIELDS for index in range(num_rows))
         num_slots = max((self._data[at + 1] for at in rows), default=0) + 1
-        columns: list[list[int]] = [[0] * num_slots for _ in range(6)]
-        arrival, deadline, latest, pending, width, last_turn = columns
+        columns: list[list[int]] = [[0] * num_slots for _ in range(7)]
+        arrival, deadline, latest, pending, history, width, last_turn = columns
         return ReadyWork(
             catalogue=self._catalogue,
             limits=self._limits,
@@ -135,6 +135,7 @@ class DecisionTrace:
             deadline_ns=deadline,
             latest_start_ns=latest,
             pending=pending,
+            history=history,
             width=width,
             reserve_ns=[0] * NUM_STAGES,
             last_turn=last_turn,

@@ -400,6 +400,7 @@ def ready_work(settings: Profile | None = None, *, num_slots: int = 400) -> Read
         deadline_ns=[0] * num_slots,
         latest_start_ns=[0] * num_slots,
         pending=[0] * num_slots,
+        history=[0] * num_slots,
         width=[0] * num_slots,
         reserve_ns=[5 * MS] * NUM_STAGES,
         last_turn=[0] * num_slots,

@@ -125,7 +125,7 @@ def test_engine_bench_prints_turns_per_number_of_streams(earwitness):
 
 def summary(p95_ms: float | None, *, num_underrun: int = 0) -> PointSummary:
     return PointSummary(
-        num_requests=100, num_failed=0 if p95_ms else 10, num_underrun=num_underrun,
+        num_requests=100, num_failed=0 if p95_ms else 10, num_heard=100, num_underrun=num_underrun,
         p50_ms=p95_ms and p95_ms / 2, p95_ms=p95_ms, p99_ms=p95_ms, min_slack_ms=20.0,
         mean_concurrent=40.0, device_share=0.5, frame_rows=8.0, num_unfinished=0,
     )  # fmt: skip

@@ -126,6 +126,33 @@ def test_a_codec_call_is_bounded_by_its_work():
     assert [1, 2, 3, 4] == batch.slots
 
 
+def test_history_that_is_decoded_again_counts_as_work():
+    """Four frames after forty: one row fills the call that holds twelve rows of new frames only."""
+    work = ready_work(profile(fill={"codec_work": 48}))
+    for slot in range(1, 5):
+        add_stream(work, slot, Stage.CODEC, latest_ms=slot, size=4)
+        work.history[slot] = 40
+
+    batch = deadline_aware(work, 0)
+
+    assert isinstance(batch, Batch)
+    assert [1] == batch.slots
+
+
+def test_a_long_queue_is_rescued_although_nobody_in_it_is_pressed_alone():
+    """Each has 300 ms, but together they take 600: the codec starts, newcomer or not."""
+    work = ready_work(profile(fill={"codec_work": 12, "startup_slack_ms": 100.0}))
+    add_newcomer(work, 50, Stage.FRAME)
+    work.reserve_ns[Stage.CODEC] = 50 * MS
+    for slot in range(1, 13):
+        add_stream(work, slot, Stage.CODEC, latest_ms=300, size=12)
+
+    batch = deadline_aware(work, 0)
+
+    assert isinstance(batch, Batch)
+    assert (Urgency.RESCUE, Stage.CODEC) == (batch.urgency, batch.stage)
+
+
 def test_streams_queued_for_the_codec_count_those_before_them():
     """Twelve rows of one call each: the last is pressed long before its own latest start."""
     work = ready_work(profile(fill={"codec_work": 12}))
