@@ -4,11 +4,15 @@
       - contract: local
         params: {argv: [my-tts, --raw], sample_rate_hz: 22050}
 
+A Python function is a command too: `callable: package.module:name` instead of `argv` runs it in a
+process of its own (`engines.run_callable`).
+
 The command comes from a scenario, so the driver runs it only with `--allow-commands`.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -49,7 +53,8 @@ __all__ = ["LocalAdapter", "LocalExchange"]
 
 _FIELDS = MappingProxyType(
     {
-        "argv": FieldSpec(type=ValueType.LIST, required=True),
+        "argv": FieldSpec(type=ValueType.LIST),
+        "callable": FieldSpec(),
         "text_in": FieldSpec(default="stdin", one_of=("stdin", "argument")),
         "sample_format": FieldSpec(default="s16le", one_of=tuple(SampleFormat)),
         "sample_rate_hz": FieldSpec(type=ValueType.INTEGER, default=22_050, min=1000, max=768_000),
@@ -180,7 +185,7 @@ class LocalAdapter:
         as_argument = values["text_in"] == "argument"
         if as_argument and request.is_incremental:
             raise ContractError(f"{self.name}: text_in: an argument cannot come in pieces")
-        argv = tuple(values["argv"])
+        argv = self._argv(values)
         if as_argument:
             if not any(_TEXT_MARK in word for word in argv):
                 raise ContractError(f"{self.name}: params.argv: names no {_TEXT_MARK}")
@@ -195,6 +200,14 @@ class LocalAdapter:
             found=for_container(found, sample_format),
             sends_text=not as_argument,
         )
+
+    def _argv(self, values: Mapping[str, Any]) -> tuple[str, ...]:
+        argv, place = values["argv"], values["callable"]
+        if (argv is None) == (place is None):
+            raise ContractError(f"{self.name}: params: needs either argv or callable")
+        if place is not None:
+            return (sys.executable, "-m", "engines.run_callable", place)
+        return tuple(argv)
 
     def probe(self) -> Probe:
         """Nothing to ask: it is started for every request."""

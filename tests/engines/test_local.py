@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -104,7 +105,7 @@ def test_a_senseless_command_is_refused(params: dict[str, Any], line: str):
 def test_a_command_is_required_only_when_it_is_run():
     """So that the list of engines can show what parameters there are."""
     adapter = registry.create("local")
-    with pytest.raises(ContractError, match="argv: is required"):
+    with pytest.raises(ContractError, match="needs either argv or callable"):
         adapter.open(SpeechRequest("r", "x"))
 
 
@@ -121,3 +122,13 @@ def test_text_that_no_command_can_be_given_is_refused():
     adapter = registry.create("local", params={"argv": ["say"]})
     with pytest.raises(ContractError, match="no command can be given"):
         adapter.open(SpeechRequest("r", "a\x00b"))
+
+
+def test_a_function_is_a_command_of_this_interpreter():
+    """It runs in a process of its own, never in the measuring one."""
+    adapter = registry.create("local", params={"callable": "my_tts:speak"})
+    target = adapter.open(SpeechRequest("r", "x")).target
+
+    assert ProcessTarget((sys.executable, "-m", "engines.run_callable", "my_tts:speak")) == target
+    with pytest.raises(ContractError, match="needs either argv or callable"):
+        _open(callable="my_tts:speak")
