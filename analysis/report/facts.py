@@ -9,7 +9,7 @@ from typing import Any
 
 from analysis.report.model import Fact
 from analysis.report.words import count
-from harness.records import RunRecord, RunStatus
+from harness.records import RunKind, RunRecord, RunStatus
 
 __all__ = ["commands", "conditions", "engine_facts", "environment", "notes"]
 
@@ -19,7 +19,7 @@ def conditions(metrics: Mapping[str, Any], run: RunRecord | None) -> tuple[Fact,
     found = [
         Fact("Arrivals", f"open loop, {_arrivals(metrics, run)}"),
         Fact("Start rule", str(metrics["start_rule"])),
-        Fact("Stamps", f"{metrics['stamp_source']} receive times"),
+        Fact("Stamps", _stamps(metrics)),
     ]
     warmup = sum(int(point["num_warmup_excluded"]) for point in metrics["points"])
     found.append(Fact("Warm-up", f"{count(warmup, 'request')} stored and left out of all figures"))
@@ -29,6 +29,12 @@ def conditions(metrics: Mapping[str, Any], run: RunRecord | None) -> tuple[Fact,
     if run and (prompts := run.prompts or run.scenario.get("prompts")):
         found.append(Fact("Prompts", _prompts(prompts)))
     return tuple(found)
+
+
+def _stamps(metrics: Mapping[str, Any]) -> str:
+    if metrics["kind"] == RunKind.SIMULATED:
+        return "a model's clock"
+    return f"{metrics['stamp_source']} receive times"
 
 
 def _arrivals(metrics: Mapping[str, Any], run: RunRecord | None) -> str:

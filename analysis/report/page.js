@@ -356,6 +356,19 @@
   for (const box of [pointBox, outcomeBox, audioBox]) if (box) box.addEventListener("change", refilter);
   before.addEventListener("click", () => { state.page -= 1; draw(); });
   after.addEventListener("click", () => { state.page += 1; draw(); });
+  // Paper cannot unfold anything: what is folded is opened for it, and closed again afterwards.
+  window.addEventListener("beforeprint", () => {
+    for (const each of document.querySelectorAll("details:not([open])")) {
+      each.open = true;
+      each.dataset.forPrint = "";
+    }
+  });
+  window.addEventListener("afterprint", () => {
+    for (const each of document.querySelectorAll("details[data-for-print]")) {
+      each.open = false;
+      delete each.dataset.forPrint;
+    }
+  });
   arrange();
   draw();
   app.hidden = false;

@@ -30,7 +30,7 @@ from analysis.report.model import (
 from analysis.report.page import page_section
 from analysis.report.svg import Chart, Dots, Line, legend_key, render_stack, render_svg
 from analysis.report.tables import RunTables
-from analysis.report.words import rate
+from analysis.report.words import minute, rate
 
 __all__ = [
     "card_markup",
@@ -66,14 +66,14 @@ def header(model: ReportModel) -> Markup:
         if model.is_simulated
         else EMPTY
     )
-    created = el("span", f"recorded {model.created_utc}") if model.created_utc else None
+    created = el("span", f"recorded {minute(model.created_utc)}") if model.created_utc else None
     return el(
         "header",
         el("h1", model.title),
         el("p", *badges),
         el("p", created, *facts, cls="facts"),
         banner,
-        *(el("p", note, cls="banner") for note in model.notes),
+        el("ul", *(el("li", note) for note in model.notes), cls="notes") if model.notes else None,
         cls="top",
     )
 

@@ -19,7 +19,7 @@ from analysis.report.model import ReportModel
 from analysis.report.page import content_policy, page_markup
 from analysis.report.settings import ReportSettings
 from analysis.report.side_by_side import side_by_side
-from analysis.report.words import rate
+from analysis.report.words import minute, rate
 from harness.errors import HarnessError
 from harness.records import RunRecord
 from harness.store import open_run
@@ -242,13 +242,13 @@ def _row(run: RunSummary) -> Markup:
     return el(
         "tr",
         el("td", box),
-        el("td", run.name),
-        el("td", record.created_utc, cls="label"),
+        el("td", run.name, cls="label"),
+        el("td", minute(record.created_utc), cls="label"),
         el("td", str(record.kind)),
         el("td", str(record.status)),
         el("td", ", ".join(run.engines)),
         el("td", ", ".join(rate(each) for each in run.rates)),
-        el("td", _verdicts(run)),
+        el("td", _verdicts(run), cls="label"),
         el("td", *links) if links else el("td", run.problem or "none"),
     )
 

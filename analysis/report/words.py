@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from analysis.metrics import PointValue, ValueStatus
@@ -14,6 +15,7 @@ __all__ = [
     "NOT_MEASURED",
     "count",
     "interval_share",
+    "minute",
     "number",
     "percentile_note",
     "point_value",
@@ -69,6 +71,15 @@ def _two_digits(percent: float) -> str:
 def count(total: int, noun: str) -> str:
     """`1 request`, `20 requests`."""
     return f"{total:,} {noun}{'' if total == 1 else 's'}"
+
+
+def minute(iso_utc: str) -> str:
+    """`2026-11-29 14:55 UTC` of an ISO time; anything else as it is."""
+    try:
+        when = datetime.fromisoformat(iso_utc)
+    except ValueError:
+        return iso_utc
+    return f"{when.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def percentile_note(metric: Mapping[str, Any], percent: int) -> str:

@@ -22,8 +22,8 @@ def long_run(tmp_path_factory):
     """10,000 requests of 30 chunks."""
     return report_run(
         tmp_path_factory.mktemp("long"),
-        engines={"one": LONG},
-        rates=(5.0, 10.0, 20.0, 40.0),
+        engines={"one": LONG, "two": LONG},
+        rates=(10.0, 40.0),
         num_requests=NUM_REQUESTS,
     )
 
