@@ -24,7 +24,7 @@ from analysis.checks import RunFacts, Validity, judge_point, run_facts
 from analysis.cohort import CohortValues, cohort_values
 from analysis.derive import DERIVED_DIR, DerivedRun, derive_run
 from analysis.errors import RunDataError
-from analysis.load import in_flight_over
+from analysis.load import InFlight, in_flight_over
 from analysis.metrics import PointData, PointMetric, RequestMetric, registry
 from analysis.percentiles import nearest_rank, percentile, sort_values
 from analysis.speech import (
@@ -35,6 +35,7 @@ from analysis.speech import (
     wer_not_measured,
 )
 from analysis.stats.dependence import variance_inflation
+from analysis.stats.steady import mser5
 from analysis.view import AnalysisSettings
 from harness.records import Phase, PointRecord
 from harness.store import StoredRun, open_run
@@ -167,7 +168,20 @@ def _point(
         "validity": _validity(validity),
         "load": validity.load.value,
         "load_reason": validity.load_reason,
+        "steady_state": _steady_state(data, in_flight),
         "metrics": {name: _metric(metric, data) for name, metric in registry().items()},
+    }
+
+
+def _steady_state(data: PointData, in_flight: InFlight | None) -> dict[str, Any]:
+    """Where audible TTFA and the number in flight had settled, by MSER-5: a hint, no verdict."""
+    metric = registry()["audible_ttfa"]
+    assert isinstance(metric, RequestMetric)
+    heard = mser5(cohort_values(metric, data.cohort).values)
+    flying = None if in_flight is None else mser5(in_flight.sampled(len(data.cohort)))
+    return {
+        "audible_ttfa": None if heard is None else asdict(heard),
+        "in_flight": None if flying is None else asdict(flying),
     }
 
 

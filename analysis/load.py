@@ -30,6 +30,12 @@ class InFlight:
         spans = np.diff(np.append(self.times_ns, self.end_ns))
         return float((self.counts * spans).sum() / spans.sum())
 
+    def sampled(self, num: int) -> NDArray[np.float64]:
+        """Its value at `num` moments spread evenly over the phase."""
+        moments = np.linspace(self.times_ns[0], self.end_ns, num, endpoint=False)
+        places = np.searchsorted(self.times_ns, moments, side="right") - 1
+        return self.counts[places].astype(np.float64)
+
     def mean_between(self, begin_ns: int, end_ns: int) -> float:
         """Averaged over [begin, end)."""
         edges = np.clip(np.append(self.times_ns, self.end_ns), begin_ns, end_ns)

@@ -26,7 +26,7 @@ _LAG_1_LIMIT = 1.0
 # Estimates from one run are too low on average: the long waves of a queue do not fit into it.
 _SHORT_RUN_FACTOR = 1.3
 # With fewer effective values than this the inflation itself is a guess.
-MIN_EFFECTIVE = 30
+MIN_EFFECTIVE = 20
 
 
 def variance_inflation(values: NDArray[np.float64], threshold: float) -> float:

@@ -203,3 +203,15 @@ def test_client_error_invalidates_the_point(tmp_path):
     found = the_point(latency_run(tmp_path, [*EIGHT, TransportOutcome.CLIENT_ERROR]))
 
     assert "invalid" == found["validity"]["verdict"]
+
+
+def test_where_the_run_had_settled_is_told(tmp_path):
+    """40 requests of one level after 20 slow ones in the plan's order; too few are null."""
+    records = [
+        spoken_record(i, 900.0 if i < 20 else 100.0 + i % 3, at_ms=1500 + 20 * i) for i in range(60)
+    ]
+    settled = the_point(run_folder(tmp_path, records, name="a"))["steady_state"]["audible_ttfa"]
+    short = the_point(latency_run(tmp_path / "b", EIGHT))["steady_state"]
+
+    assert (20, 60, True) == (settled["start"], settled["num_values"], settled["is_reached"])
+    assert {"audible_ttfa": None, "in_flight": None} == short
