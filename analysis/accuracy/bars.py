@@ -14,7 +14,7 @@ __all__ = ["Bar", "bars_for"]
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One line. `value` None: could not be measured, and so is not met.
+    """One line, its name one word a row of a heading. `value` None: could not be measured, and so is not met.
 
     is_upper: the limit is the most that is allowed, else the least.
     """
@@ -50,16 +50,21 @@ _LOADS = (
 
 
 def bars_for(accuracy: Accuracy, *, streams: int) -> tuple[Bar, ...]:
-    """Every line for a run with that many replies in flight."""
+    """Every line for a run with that many replies in flight.
+
+    Stamps inside send: of those that claim to be exact. Not accounted for: shared stamps whose
+    admitted doubt misses the truth, and borders between chunks that were lost. TTFA: audible, of
+    abrupt onsets.
+    """
     load = next(each for each in _LOADS if streams <= each.max_streams)
     stamps, playback, identity = accuracy.stamps, accuracy.playback, accuracy.identity
     clean = accuracy.report.error_ms.get("audible_ttfa_clean")
     wrong_underruns = playback.num_missed + playback.num_invented
     wrong_bytes = identity.num_wrong_marks + len(identity.wrong_outcomes) + identity.num_unmatched
     return (
-        Bar("stamps inside the send", "share", stamps.coverage, load.min_coverage, is_upper=False),
+        Bar("stamps inside send", "share", stamps.coverage, load.min_coverage, is_upper=False),
         Bar(
-            "shared stamps and borders unaccounted for",
+            "not accounted for",
             "chunks",
             float(stamps.num_unaccounted + stamps.num_lost_boundaries),
             0.0,
@@ -70,8 +75,8 @@ def bars_for(accuracy: Accuracy, *, streams: int) -> tuple[Bar, ...]:
             accuracy.timing.dispatch_lag_ms.p99,
             load.max_dispatch_lag_ms,
         ),
-        Bar("audible TTFA error p99", "ms", None if clean is None else clean.p99, 1.0),
+        Bar("TTFA error p99", "ms", None if clean is None else clean.p99, 1.0),
         Bar("underruns wrong", "chunks", float(wrong_underruns), 0.0),
         Bar("replies undecided", "share", playback.undecided_share, 0.01),
-        Bar("bytes or endings wrong", "requests", float(wrong_bytes), 0.0),
+        Bar("bytes, endings wrong", "requests", float(wrong_bytes), 0.0),
     )

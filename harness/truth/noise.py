@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["HostNoise", "probe_noise"]
+from harness.stalls import StallCause
+
+__all__ = ["HostNoise", "host_trouble", "probe_noise"]
 
 _GAP_MIN_NS = 200_000
 _LONG_GAP_NS = 5_000_000
+# An idle host of two cores shows under 2 % run delay at 500 replies in flight.
+_MAX_RUN_DELAY = 0.05
+_MAX_STEAL = 0.01
+_MAX_LOST_SHARE = 0.02
+_FOREIGN_CAUSES = (StallCause.CPU, StallCause.BLOCKED, StallCause.DISK, StallCause.STOPPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,3 +89,27 @@ def _spin(length_ns: int, cpu: int | None, now_ns: Callable[[], int]) -> HostNoi
         longest_gap_ms=longest_ns / 1e6,
         lost_share=lost_ns / took_ns,
     )
+
+
+def host_trouble(selfcheck: Mapping[str, Any], noise: Sequence[HostNoise] = ()) -> str | None:
+    """What the client noticed of its host during a point, in words; None: nothing to speak of.
+
+    Only what is not the client's own doing: CPU that was wanted and not given, stalls without work
+    of its own.
+
+    Args:
+        selfcheck: of the point's record (see `harness.selfcheck`).
+        noise: probed just before.
+    """
+    cpu = selfcheck.get("cpu") or {}
+    said = [str(each) for each in noise if each.num_long_gaps or each.lost_share > _MAX_LOST_SHARE]
+    delay, steal = cpu.get("run_delay"), cpu.get("steal")
+    if delay is not None and delay > _MAX_RUN_DELAY:
+        said.append(f"the client waited for a CPU {delay:.0%} of the time")
+    if steal is not None and steal > _MAX_STEAL:
+        said.append(f"the hypervisor took {steal:.0%} of the CPU")
+    foreign = [s for s in selfcheck.get("stalls") or [] if s["cause"] in _FOREIGN_CAUSES]
+    if foreign:
+        longest = max(float(stall["length_ms"]) for stall in foreign)
+        said.append(f"{len(foreign)} stalls from outside, the longest {longest:.0f} ms")
+    return "; ".join(said) or None
