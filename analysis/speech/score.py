@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 
 from analysis.audio import decode
 from analysis.errors import AudioDecodeError, RunDataError, UnsupportedAudioError
-from analysis.speech.clips import ClipChoice, select_clips
+from analysis.speech.clips import ClipChoice, Selection, select_clips
 from analysis.speech.normalise import RAW, Normaliser, normaliser_for
 from analysis.speech.transcribers import Guard, Transcriber, Transcript, transcribe
 from analysis.speech.wer import align, longest_loop
@@ -108,10 +108,24 @@ def score_run(
     )
     selection = select_clips(run.requests, run.record.points, choice)
     rules = _Rules(transcriber, normaliser_for(transcriber.info.language))
+    rows = _score_clips(run, selection, rules, on_progress)
+    settings = {**_settings(choice, selection, rules), "tags": sorted(tags)}
+    table = pa.Table.from_pylist(rows, schema=_SCHEMA)
+    _write(folder / TRANSCRIPTS_FILE, table, settings)
+    return ScoredRun(settings, table.to_pandas())
+
+
+def _score_clips(
+    run: StoredRun,
+    selection: Selection,
+    rules: _Rules,
+    on_progress: Callable[[int, int], None] | None,
+) -> list[dict[str, Any]]:
+    """One row for every selected clip, in the order of the run."""
     wanted = set(selection.request_ids)
     engines = {point.point_id: point.engine for point in run.record.points}
     texts = _Texts(run)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for record, payload in run.iter_records():
         if record.request_id not in wanted:
             continue
@@ -119,22 +133,23 @@ def score_run(
         rows.append({**row, "engine": engines[record.point_id]})
         if on_progress is not None:
             on_progress(len(rows), len(wanted))
-    settings = {
+    return rows
+
+
+def _settings(choice: ClipChoice, selection: Selection, rules: _Rules) -> dict[str, Any]:
+    """What a figure rests on, as it is kept with the transcripts."""
+    return {
         "schema_version": SCHEMA_VERSION,
-        "transcriber": asdict(transcriber.info),
+        "transcriber": asdict(rules.transcriber.info),
         "normaliser": rules.normaliser.label,
         "unit": rules.normaliser.unit,
         "raw": RAW.label,
-        "seed": seed,
-        "max_clips_per_engine": max_clips_per_engine,
-        "tags": sorted(tags),
-        "max_rate_rps": max_rate_rps,
-        "point_ids": None if point_ids is None else sorted(point_ids),
+        "seed": choice.seed,
+        "max_clips_per_engine": choice.max_clips_per_engine,
+        "max_rate_rps": choice.max_rate_rps,
+        "point_ids": None if choice.point_ids is None else sorted(choice.point_ids),
         "num_candidates": dict(selection.num_candidates),
     }
-    table = pa.Table.from_pylist(rows, schema=_SCHEMA)
-    _write(folder / TRANSCRIPTS_FILE, table, settings)
-    return ScoredRun(settings, table.to_pandas())
 
 
 def load_transcripts(folder: Path) -> ScoredRun | None:

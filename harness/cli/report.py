@@ -9,6 +9,9 @@ import typer
 
 __all__ = ["register"]
 
+FoldersArgument = Annotated[
+    list[Path], typer.Argument(help="The folder of a run; several are held against the first.")
+]
 FormatOption = Annotated[
     str,
     typer.Option(
@@ -17,11 +20,46 @@ FormatOption = Annotated[
 ]
 StartOption = Annotated[
     str,
-    typer.Option(
-        "--start",
-        help="When the player starts: immediate, delay_ms=N, or buffer_ms=N.",
-    ),
+    typer.Option("--start", help="When the player starts: immediate, delay_ms=N, or buffer_ms=N."),
 ]
+OutOption = Annotated[
+    Path, typer.Option("--out", "-o", help="With several folders: the page to write.")
+]
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="With several folders: compare in spite of differences.")
+]
+TargetOption = Annotated[
+    float | None,
+    typer.Option(help="The rate that the answers at the top are for.", show_default=False),
+]
+SloOption = Annotated[
+    Path | None, typer.Option(help="A YAML file with the objective.", show_default=False)
+]
+PriceOption = Annotated[
+    float | None,
+    typer.Option(help="Of the machine under load; gives a cost.", show_default=False),
+]
+NoAudioOption = Annotated[bool, typer.Option("--no-audio", help="Put no clips into the page.")]
+AudioOption = Annotated[float, typer.Option(help="Size budget of the clips in the page.")]
+WerOption = Annotated[
+    bool, typer.Option("--wer", help="Hear clips with Whisper first, for a word error rate.")
+]
+ClipsOption = Annotated[int, typer.Option(help="With --wer: clips of each engine.", min=1)]
+WerSeedOption = Annotated[int, typer.Option(help="With --wer: seed of the draw.")]
+TagsOption = Annotated[
+    str, typer.Option(help="With --wer: only prompts that carry all of these tags.")
+]
+WerRateOption = Annotated[
+    float | None,
+    typer.Option(help="With --wer: only points up to this rate.", show_default=False),
+]
+WeightsOption = Annotated[
+    Path | None, typer.Option(help="With --wer: a file of Whisper weights.", show_default=False)
+]
+DownloadOption = Annotated[
+    bool, typer.Option("--allow-download", help="With --wer: weights may be downloaded.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print metrics.json on stdout.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -31,53 +69,24 @@ def register(app: typer.Typer) -> None:
 
 
 def report(
-    folders: Annotated[
-        list[Path], typer.Argument(help="The folder of a run; several are held against the first.")
-    ],
+    folders: FoldersArgument,
     formats: FormatOption = "html,md,png",
     start: StartOption = "immediate",
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="With several folders: the page to write.")
-    ] = Path("comparison.html"),
-    force: Annotated[
-        bool, typer.Option("--force", help="With several folders: compare in spite of differences.")
-    ] = False,
-    target_rate: Annotated[
-        float | None,
-        typer.Option(help="The rate that the answers at the top are for.", show_default=False),
-    ] = None,
-    slo: Annotated[
-        Path | None,
-        typer.Option(help="A YAML file with the objective.", show_default=False),
-    ] = None,
-    price_per_hour: Annotated[
-        float | None,
-        typer.Option(help="Of the machine under load; gives a cost.", show_default=False),
-    ] = None,
-    no_audio: Annotated[
-        bool, typer.Option("--no-audio", help="Put no clips into the page.")
-    ] = False,
-    audio_mb: Annotated[float, typer.Option(help="Size budget of the clips in the page.")] = 8.0,
-    wer: Annotated[
-        bool, typer.Option("--wer", help="Hear clips with Whisper first, for a word error rate.")
-    ] = False,
-    max_clips: Annotated[int, typer.Option(help="With --wer: clips of each engine.")] = 48,
-    wer_seed: Annotated[int, typer.Option(help="With --wer: seed of the draw.")] = 0,
-    wer_tags: Annotated[
-        str, typer.Option(help="With --wer: only prompts that carry all of these tags.")
-    ] = "",
-    wer_max_rate: Annotated[
-        float | None,
-        typer.Option(help="With --wer: only points up to this rate.", show_default=False),
-    ] = None,
-    whisper_weights: Annotated[
-        Path | None,
-        typer.Option(help="With --wer: a file of Whisper weights.", show_default=False),
-    ] = None,
-    allow_download: Annotated[
-        bool, typer.Option("--allow-download", help="With --wer: weights may be downloaded.")
-    ] = False,
-    json_: Annotated[bool, typer.Option("--json", help="Print metrics.json on stdout.")] = False,
+    out: OutOption = Path("comparison.html"),
+    force: ForceOption = False,
+    target_rate: TargetOption = None,
+    slo: SloOption = None,
+    price_per_hour: PriceOption = None,
+    no_audio: NoAudioOption = False,
+    audio_mb: AudioOption = 8.0,
+    wer: WerOption = False,
+    max_clips: ClipsOption = 48,
+    wer_seed: WerSeedOption = 0,
+    wer_tags: TagsOption = "",
+    wer_max_rate: WerRateOption = None,
+    whisper_weights: WeightsOption = None,
+    allow_download: DownloadOption = False,
+    json_: JsonOption = False,
 ) -> None:
     """Analyse a run, print its summary and write its report; or hold several against each other."""
     from analysis.report import ReportSettings
