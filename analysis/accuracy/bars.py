@@ -14,7 +14,7 @@ __all__ = ["Bar", "bars_for"]
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One line, its name one word a row of a heading. `value` None: could not be measured, and so is not met.
+    """One line. `value` None: could not be measured, and so is not met.
 
     is_upper: the limit is the most that is allowed, else the least.
     """

@@ -16,18 +16,22 @@ if TYPE_CHECKING:
 
 __all__ = ["print_points"]
 
+_MIN_WIDTH = 100
+
 
 def print_points(
     points: Sequence[AccuracyPoint], *, noise: Sequence[HostNoise], seconds: float
 ) -> None:
     """Print every point on stdout."""
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False)
+    # A table that is cut off is worse than one that wraps.
+    console.width = max(console.width, _MIN_WIDTH)
     for each in noise:
         console.print(f"Host noise before the first point, {each}")
     console.print(_bars(points, seconds))
     for point in points:
         for line in _details(point):
-            console.print(line)
+            console.print(line, soft_wrap=True)
 
 
 def _bars(points: Sequence[AccuracyPoint], seconds: float) -> Table:
