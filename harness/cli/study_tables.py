@@ -14,7 +14,7 @@ from harness.cli.simulate_study import (
 )
 from reference_engine.cost_table import CostKind, load_costs
 
-__all__ = ["LATENCY_LIMIT_MS", "kind_words", "markdown", "sustained"]
+__all__ = ["LATENCY_LIMIT_MS", "kind_words", "markdown", "num_seeds", "sustained"]
 
 LATENCY_LIMIT_MS = 50.0
 
@@ -57,13 +57,18 @@ def _cell(study: Study, part: str, **keys: object) -> str:
     return text if not share else f"{text} ({share:.1%} underrun)"
 
 
+def num_seeds(points: Sequence[Measured]) -> str:
+    """`1 seed` or `2 seeds`."""
+    num = len({point.job.seed for point in points})
+    return f"{num} seed" if num == 1 else f"{num} seeds"
+
+
 def _conditions(study: Study, part: str, cost: str) -> str:
     points = study.of(part, cost=cost)
-    seeds = sorted({point.job.seed for point in points})
     seconds = sorted({point.job.duration_s for point in points})
     sizes = sorted({point.summary.num_requests for point in points})
     return (
-        f"{len(seeds)} seed(s) x {seconds[0]:g} s, n = {sizes[0]} to {sizes[-1]} a point; failures"
+        f"{num_seeds(points)} x {seconds[0]:g} s, n = {sizes[0]} to {sizes[-1]} a point; failures"
         " worse than any latency"
     )
 
