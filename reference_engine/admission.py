@@ -94,6 +94,12 @@ class Admission:
                 f"the prompt has {tokens} rows, the largest captured prefill has"
                 f" {self._catalogue.max_width(Stage.PREFILL)}; shorten the text or instruction"
             )
+        largest = max(job.chunk_ramp or (0,))
+        if self._catalogue.width_bucket(Stage.CODEC, largest) is None:
+            raise UnsayableError(
+                f"a chunk of {largest} codec frames was asked for, the largest captured has"
+                f" {self._catalogue.max_width(Stage.CODEC)}; ask for smaller chunks"
+            )
         return self._max_frames(job)
 
     def take(self) -> tuple[int, Waiting] | None:

@@ -132,7 +132,7 @@ class Router:
         sequence = row.sequence
         stream = self._streams.get(sequence.epoch)
         if stream is None:
-            stream = self._streams[sequence.epoch] = _Stream(self._new_trim())
+            stream = self._streams[sequence.epoch] = _Stream(self._new_trim(sequence))
         num_samples = row.num_codec_frames * SAMPLES_PER_CODEC_FRAME
         cut = Cut(0, None)
         if row.row is not None and handle is not None:
@@ -182,9 +182,9 @@ class Router:
     def _slow_text(self) -> str:
         return f"more than {self._profile.max_unread_bytes} bytes were left unread"
 
-    def _new_trim(self) -> FixedTrim | ListeningTrim:
+    def _new_trim(self, sequence: Sequence) -> FixedTrim | ListeningTrim:
         profile = self._profile
-        if profile.leading_silence is LeadingSilence.KEEP:
+        if profile.leading_silence is LeadingSilence.KEEP or sequence.job.keeps_silence:
             return FixedTrim(0)
         if profile.assume_silent_frames:
             return FixedTrim(profile.assume_silent_frames * SAMPLES_PER_CODEC_FRAME)

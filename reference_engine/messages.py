@@ -41,6 +41,8 @@ class Job:
     num_characters: of the text, for the runaway guard (of what is known; grows with the text).
     max_new_tokens: first-codebook tokens, the last of which never becomes a codec frame.
     ignore_eos: run to the limit whatever the model says.
+    chunk_ramp: codec frames of its chunks, the last for ever; None: by the profile's own rule.
+    keeps_silence: never trim, whatever the profile says.
     """
 
     request_id: str
@@ -52,6 +54,8 @@ class Job:
     num_characters: int
     max_new_tokens: int
     ignore_eos: bool = False
+    chunk_ramp: tuple[int, ...] | None = None
+    keeps_silence: bool = False
 
 
 @dataclass(frozen=True, slots=True)

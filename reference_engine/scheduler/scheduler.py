@@ -262,9 +262,13 @@ class Scheduler:
         table, sequence = self.table, self.table.sequence(slot)
         frame_ns, codec_ns = self._frame_ns(), self.reserves.ns[Stage.CODEC]
         slack_ns = table.deadline_ns[slot] - now_ns if table.is_playing[slot] else 0
-        frames = self._rule(
-            sequence.chunk_index, sequence.chunk_frames, slack_ns, frame_ns, codec_ns
-        )
+        ramp = sequence.job.chunk_ramp
+        if ramp is not None:
+            frames = ramp[min(sequence.chunk_index, len(ramp) - 1)]
+        else:
+            frames = self._rule(
+                sequence.chunk_index, sequence.chunk_frames, slack_ns, frame_ns, codec_ns
+            )
         table.chunk_end[slot] = table.decoded[slot] + frames
         table.latest_start_ns[slot] = table.deadline_ns[slot] - frames * frame_ns - codec_ns
         self._set_stop(slot)

@@ -54,6 +54,39 @@ def test_every_rung_of_the_ladder_says_the_same(name):
     assert NOTHING_HELD == desk.held()
 
 
+def test_a_request_may_bring_its_own_chunk_ramp():
+    """Its chunks are as asked, and the samples are the same."""
+    desk = bench(profile(leading_silence="keep"))
+    speech = Speech(key=1, num_codec_frames=12)
+    listener = desk.say(speech, chunk_ramp=(1, 4))
+
+    desk.finish()
+
+    assert solo_audio(speech) == listener.audio
+    assert listener.end is not None
+    assert [1, 4, 4, 3] == [chunk.num_codec_frames for chunk in listener.end.stats.chunks]
+
+
+def test_a_chunk_larger_than_any_captured_shape_is_refused_at_once():
+    """Such a chunk could never be decoded in one call."""
+    desk = bench()
+
+    with pytest.raises(UnsayableError, match="a chunk of 26 codec frames"):
+        desk.say(Speech(key=1, num_codec_frames=12), chunk_ramp=(2, 26))
+    assert NOTHING_HELD == desk.held()
+
+
+def test_a_request_may_keep_its_leading_silence():
+    """The profile trims; this request asked for everything."""
+    desk = bench(profile(leading_silence="trim"))
+    speech = Speech(key=1, num_codec_frames=12, num_silent_frames=2)
+    listener = desk.say(speech, keeps_silence=True)
+
+    desk.finish()
+
+    assert solo_audio(speech) == listener.audio
+
+
 def test_the_limit_of_codec_frames_is_an_ending_of_its_own():
     """max_new_tokens N gives N - 1 codec frames, reported as `length`."""
     desk = bench(profile(leading_silence="keep"))
