@@ -16,7 +16,7 @@ from typing import Protocol
 from engines.base import Adapter, Buffer
 from engines.redact import one_line
 from harness.clock import Clock
-from harness.loop import loop_name
+from harness.loop import FaultTrap, loop_name
 from harness.pacer import Pacer, Timer, make_waker
 from harness.preparation import PlannedArrival, Prepared, Preparer
 from harness.recorder import Recorder, RecorderTools
@@ -172,9 +172,14 @@ class _PointRun:
             num_in_flight=lambda: self._num_in_flight,
             on_telemetry=on_telemetry,
         )
+        # A callback of ours that raises where nobody catches: the point cannot be trusted any more.
+        with FaultTrap(self._fault):
+            await self._run(start_ns, stop)
+        if self._error is not None:
+            raise self._error
+
+    async def _run(self, start_ns: int | None, stop: asyncio.Event | None) -> None:
         watch = asyncio.ensure_future(self._watch(stop)) if stop is not None else None
-        old_handler = self._loop.get_exception_handler()
-        self._loop.set_exception_handler(self._on_loop_error)
         self._wire.start()
         self._wire.read_stats.on_self_delay = self._check.self_delay.add
         is_checking = False
@@ -191,9 +196,6 @@ class _PointRun:
             self._point.selfcheck = {**checked, **self._counts()}
             self._wire.close()
             self._pacer.close()
-            self._loop.set_exception_handler(old_handler)
-        if self._error is not None:
-            raise self._error
 
     async def _warm_up(self) -> None:
         if self._arrivals:
@@ -262,16 +264,6 @@ class _PointRun:
         if self._error is None:
             self._error = error
         self._halted.set()
-
-    def _on_loop_error(
-        self, loop: asyncio.AbstractEventLoop, context: Mapping[str, object]
-    ) -> None:
-        """A callback of ours raised where nobody catches: the point cannot be trusted any more."""
-        error = context.get("exception")
-        if isinstance(error, Exception):
-            self._fault(error)
-        else:
-            loop.default_exception_handler(dict(context))
 
     def _interrupt(self) -> None:
         """End what is still in flight; does nothing after a whole drain."""

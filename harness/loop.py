@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
-__all__ = ["loop_factory", "loop_name", "run"]
+__all__ = ["FaultTrap", "loop_factory", "loop_name", "run"]
 
 Result = TypeVar("Result")
 
@@ -30,3 +31,35 @@ def run(main: Coroutine[Any, Any, Result]) -> Result:
     """Run a coroutine to its end on a fresh loop; Ctrl-C cancels it."""
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(main)
+
+
+class FaultTrap:
+    """While it is set, an exception that no callback caught goes to `on_fault`.
+
+    Such an exception is a bug of ours. Left to the loop it would be one line of a log, and whoever
+    waits for the callback would wait for ever.
+    """
+
+    def __init__(self, on_fault: Callable[[Exception], None]) -> None:
+        self._on_fault = on_fault
+        self._loop = asyncio.get_running_loop()
+        self._old = self._loop.get_exception_handler()
+
+    def __enter__(self) -> Self:
+        self._loop.set_exception_handler(self._on_exception)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        fault: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._loop.set_exception_handler(self._old)
+
+    def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, Exception):
+            self._on_fault(error)
+        else:
+            loop.default_exception_handler(context)

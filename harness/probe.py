@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from engines.base import Adapter, EngineInfo, HttpTarget, Probe, ProbeReply
 from harness.clock import Clock
 from harness.errors import EngineNotReadyError
+from harness.loop import FaultTrap
 from harness.pacer import Pacer, make_waker
 from harness.settings import ConnectionMode, ConnectionSettings, WireSettings
 from harness.wire.call import Call, CallReply
@@ -122,11 +123,12 @@ async def _call(name: str, target: HttpTarget, tools: _Tools) -> ProbeReply:
         on_reply=done.set_result,
         timeout_s=_CALL_TIMEOUT_S,
     )
-    call.start()
-    try:
-        reply = await done
-    finally:
-        call.cancel()
+    with FaultTrap(lambda error: None if done.done() else done.set_exception(error)):
+        call.start()
+        try:
+            reply = await done
+        finally:
+            call.cancel()
     return ProbeReply(name, reply.status, reply.headers, reply.body)
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from engines.base import Adapter, Buffer, SpeechRequest
+from engines.base import Adapter, SpeechRequest
 from harness.clock import Clock
+from harness.loop import FaultTrap
 from harness.pacer import Pacer, make_waker
 from harness.recorder import Recorder, RecorderSettings, RecorderTools
 from harness.records import Phase, RequestRecord, TransportOutcome
 from harness.settings import WireSettings
-from harness.text_source import TextPacing, pace_text
+from harness.text_source import TextPacing, TextPiece, pace_text
 from harness.wire.context import Wire
 
 __all__ = ["SingleResult", "single"]
@@ -45,10 +46,41 @@ async def single(
     """
     exchange = adapter.open(request)
     loop = asyncio.get_running_loop()
-    faults: list[Exception] = []
-    pacer = Pacer(clock, make_waker(loop, clock), on_error=faults.append)
+    done: asyncio.Future[None] = loop.create_future()
+
+    def on_fault(error: Exception) -> None:
+        if not done.done():
+            done.set_exception(error)
+
+    def on_finished(_recorder: Recorder) -> None:
+        if not done.done():
+            done.set_result(None)
+
+    pacer = Pacer(clock, make_waker(loop, clock), on_error=on_fault)
     wire = Wire(loop, clock, pacer=pacer, settings=settings)
-    record = RequestRecord(
+    recorder = Recorder(
+        _record(request, point_id, clock.now_ns()),
+        exchange,
+        tools=RecorderTools(clock, pacer, wire),
+        settings=RecorderSettings(timeouts=settings.timeouts, pieces=_pieces(request, text_pacing)),
+        on_finished=on_finished,
+    )
+    with FaultTrap(on_fault):
+        wire.start()
+        try:
+            wire.prepare(exchange.target)
+            recorder.record.scheduled_ns = clock.now_ns()
+            recorder.launch()
+            await done
+        finally:
+            recorder.end(TransportOutcome.CANCELLED, "interrupted", "interrupted by the caller")
+            wire.close()
+            pacer.close()
+    return SingleResult(recorder.record, b"".join(recorder.payload))
+
+
+def _record(request: SpeechRequest, point_id: str, now_ns: int) -> RequestRecord:
+    return RequestRecord(
         request_id=request.request_id,
         point_id=point_id,
         shard=0,
@@ -56,36 +88,11 @@ async def single(
         phase=Phase.MEASURE,
         prompt_id="",
         text=request.text,
-        scheduled_ns=clock.now_ns(),
+        scheduled_ns=now_ns,
     )
-    done = asyncio.Event()
-    is_paced = request.is_incremental and text_pacing is not None
-    recorder = Recorder(
-        record,
-        exchange,
-        tools=RecorderTools(clock, pacer, wire),
-        settings=RecorderSettings(
-            timeouts=settings.timeouts,
-            pieces=pace_text(request.text, text_pacing, seed=0)
-            if text_pacing is not None and is_paced
-            else (),
-        ),
-        on_finished=lambda _: done.set(),
-    )
-    wire.start()
-    try:
-        wire.prepare(exchange.target)
-        record.scheduled_ns = clock.now_ns()
-        recorder.launch()
-        await done.wait()
-    finally:
-        recorder.end(TransportOutcome.CANCELLED, "interrupted", "interrupted by the caller")
-        wire.close()
-        pacer.close()
-    if faults:
-        raise faults[0]
-    return SingleResult(record, _join(recorder.payload))
 
 
-def _join(payload: list[Buffer]) -> bytes:
-    return b"".join(payload)
+def _pieces(request: SpeechRequest, pacing: TextPacing | None) -> tuple[TextPiece, ...]:
+    if pacing is None or not request.is_incremental:
+        return ()
+    return pace_text(request.text, pacing, seed=0)

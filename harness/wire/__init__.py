@@ -1,12 +1,11 @@
 """The stamped wire: connections whose reads carry the kernel's receive time.
 
 Reading order: `connection` (the seam), `socket` (stamps), `dial` and `resolve`, `http_message`
-and `http`, `pool`, `context` (what they share), `call` and `probe` (small whole replies).
+and `http`, `pool`, `context` (what they share), `call` (small whole replies).
 """
 
 from harness.wire.connection import Connection, ConnectionInfo, Listener, Stamp, WireFailure
 from harness.wire.context import Wire
-from harness.wire.probe import probe
 from harness.wire.stamping import kernel_stamps_work
 
 __all__ = [
@@ -17,5 +16,4 @@ __all__ = [
     "Wire",
     "WireFailure",
     "kernel_stamps_work",
-    "probe",
 ]

@@ -235,6 +235,15 @@ class StampedSocket:
             self._options.loop.add_reader(self._fd, self._on_readable)
 
     def _on_readable(self) -> None:
+        try:
+            self._read()
+        except Exception:
+            # A fault of ours. The bytes are still there, so the loop would call again for ever.
+            if self._sock is not None:
+                self._options.loop.remove_reader(self._fd)
+            raise
+
+    def _read(self) -> None:
         self._options.tick()
         now_ns, stats = self._options.clock.now_ns, self._options.stats
         polled_ns = self._options.polled_ns()

@@ -193,7 +193,10 @@ class TlsStream:
         self._report(TlsFailureError(kind, f"the peer {where}"), stamp)
 
     def on_error(self, error: OSError, stamp: Stamp) -> None:
-        """Passed up."""
+        """Passed up; a break while shaking hands is a failed handshake."""
+        if self._tls is not None and not self._is_open:
+            text = f"the connection broke during the handshake: {error.strerror or error}"
+            error = TlsFailureError("tls_handshake", text)
         self._report(error, stamp)
 
     # -- helpers -----------------------------------------------------------------------------

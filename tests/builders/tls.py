@@ -95,11 +95,14 @@ class TlsServer:
                 return
             raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             raw.settimeout(5)
+            spare = raw.dup()
             try:
                 connection = self._context.wrap_socket(raw, server_side=True)
             except OSError:
-                raw.close()
+                _hear_out(spare)
                 continue
+            finally:
+                spare.close()
             self.alpn.append(connection.selected_alpn_protocol())
             try:
                 self._converse(connection)
@@ -107,6 +110,17 @@ class TlsServer:
                 pass
             finally:
                 connection.close()
+
+
+def _hear_out(sock: socket.socket) -> None:
+    """Let the client read our alert: closing with its bytes unread would reset the connection."""
+    sock.settimeout(2)
+    try:
+        sock.shutdown(socket.SHUT_WR)
+        while sock.recv(65_536):
+            pass
+    except OSError:
+        pass
 
 
 def read_request(connection: ssl.SSLSocket) -> bytes:
