@@ -51,7 +51,7 @@ def short_run(base_url: str, **sections: Any) -> dict[str, Any]:
         arrivals={"process": "constant", "rates_rps": [20.0], "seeds": [1]},
         phases={"warmup_s": 0.1, "measure_s": 0.3, "drain_s": 1.0},
         prompts={"set": "voice-agent", "tags": ["wer", "short"]},
-        timeouts={"ready_s": 0.3, "total_s": 2.0},
+        timeouts={"ready_s": 10.0, "total_s": 5.0},
     )
     return {**data, **sections}
 

@@ -76,8 +76,8 @@ def test_the_same_reason_to_wait_is_told_once(plan: RunPlan):
         line.on_waiting("e", reason)
 
     assert [
-        "e: waiting up to 0.3 s until it is ready: refused",
-        "e: waiting up to 0.3 s until it is ready: 503",
+        "e: waiting up to 10 s until it is ready: refused",
+        "e: waiting up to 10 s until it is ready: 503",
     ] == stream.getvalue().splitlines()
 
 

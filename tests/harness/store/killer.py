@@ -13,6 +13,7 @@ import os
 import signal
 import sys
 import time
+import traceback
 from pathlib import Path
 
 from harness.environment import Environment
@@ -29,6 +30,8 @@ def _load(scenario: str, folder: Path) -> None:
 
 def _kill_after(pid: int, folder: Path, ms: float) -> int:
     while not (folder / "log" / "0-0.bin").exists():
+        if os.waitpid(pid, os.WNOHANG)[0] == pid:
+            sys.exit("the run ended before its folder appeared")
         time.sleep(0.002)
     time.sleep(ms / 1000)
     killed_ns = time.perf_counter_ns()
@@ -46,8 +49,13 @@ def main() -> None:
         scenario, folder, ms = line.split()
         pid = os.fork()
         if pid == 0:
-            _load(scenario, Path(folder))
-            os._exit(0)
+            try:
+                _load(scenario, Path(folder))
+            except Exception:
+                traceback.print_exc()
+            finally:
+                # Never back into the loop above, which belongs to the parent.
+                os._exit(1)
         print(_kill_after(pid, Path(folder), float(ms)), flush=True)
 
 

@@ -74,7 +74,9 @@ def test_a_kill_loses_nothing_that_had_finished(
         assert killer.stdout is not None
         killer.stdin.write(f"{path} {folder} {random.Random(seed).uniform(0, 500)}\n")
         killer.stdin.flush()
-        killed_ns = int(killer.stdout.readline())
+        said = killer.stdout.readline()
+        assert said, "the killer has ended; its standard error says why"
+        killed_ns = int(said)
         finished = _texts_finished_before(server, killed_ns)
 
     recovery = recover(folder)
