@@ -32,6 +32,9 @@ _MAX_OTHER_CHUNK_BYTES = 64 * 1024 * 1024
 # Sizes from here on (nearly six hours of 24 kHz speech) are inventions of a streaming server:
 # 0xFFFFFFFF and 2,000,000,000 have both been seen.
 _UNBELIEVABLE_BYTES = 1_000_000_000
+# Data is looked through in blocks, so that a stream of nothing but headers costs no more than one
+# block for each.
+_BLOCK_BYTES = 4096
 _MAX_CHANNELS = 64
 _MAX_RATE_HZ = 768_000
 
@@ -248,19 +251,17 @@ class WavStream:
             return True
         if not self._pending:
             return False
-        available = len(self._pending)
-        data = self._take(available if self._remaining is None else self._remaining)
+        limit = len(self._pending) if self._is_size_exact else _BLOCK_BYTES
         if self._remaining is not None:
-            self._remaining -= len(data)
-        if self._is_size_exact:
-            self._data_bytes += len(data)
-            self._push_raw(data)
+            limit = min(limit, self._remaining)
+        limit = min(limit, len(self._pending))
+        header_at = None if self._is_size_exact else self._find_header(limit)
+        if header_at is not None:
+            self._begin_piece(header_at)
             return True
-        header_at = self._find_header(data)
-        if header_at is None:
-            self._push_data(data)
-            return True
-        self._begin_piece(data, header_at)
+        if self._remaining is not None:
+            self._remaining -= limit
+        self._push_data(self._take(limit))
         return True
 
     def _push_raw(self, data: bytes) -> None:
@@ -272,9 +273,9 @@ class WavStream:
         self._data_bytes += len(data)
         self._tail = (self._tail + data)[-(_SIGNATURE_BYTES - 1) :]
 
-    def _find_header(self, data: bytes) -> int | None:
-        """Where in the piece's data a second header begins, or None."""
-        seen = self._tail + data
+    def _find_header(self, limit: int) -> int | None:
+        """Where in the piece's data a second header begins, or None; looks at `limit` bytes."""
+        seen = self._tail + self._pending[:limit]
         at = seen.find(b"RIFF")
         while at >= 0:
             if _is_header(seen[at : at + _SIGNATURE_BYTES]):
@@ -282,20 +283,17 @@ class WavStream:
             at = seen.find(b"RIFF", at + 1)
         return None
 
-    def _begin_piece(self, data: bytes, header_at: int) -> None:
+    def _begin_piece(self, header_at: int) -> None:
         """A second header begins at `header_at` of this piece's data: take back what it gave."""
         assert self._pcm is not None
         frame = self._pcm.layout.bytes_per_frame
         if header_at >= self._data_bytes:
-            self._push_raw(data[: header_at - self._data_bytes])
-            rest = data[header_at - self._data_bytes :]
+            self._push_raw(self._take(header_at - self._data_bytes))
         else:
-            overlap = self._data_bytes - header_at
             self._sink.retract(self._data_bytes // frame - header_at // frame)
-            rest = self._tail[-overlap:] + data
+            self._pending[:0] = self._tail[header_at - self._data_bytes :]
         self._pcm.drop_carry()
         self.dangling_bytes += header_at % frame
-        self._pending[:0] = rest
         self._state = _State.RIFF
 
     def _after_data(self) -> bool:

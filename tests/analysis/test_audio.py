@@ -373,6 +373,15 @@ def test_hostile_bytes_end_in_samples_or_in_one_named_error(payload, fmt):
         assert len(audio.samples) <= len(prefix + payload)
 
 
+@pytest.mark.parametrize("size", [1, 7, 100_000])
+def test_stream_of_nothing_but_headers_ends_soon_and_empty(size):
+    """20,000 of them; the work grows with their number, not with its square."""
+    decoder = IncrementalDecoder(wav_format())
+    push_all(decoder, pieces(wav(b"", declared=0) * (20_000 if size > 100 else 200), [size]))
+
+    assert 0 == len(decoder.finish().samples)
+
+
 @pytest.mark.parametrize("sample_format", [SampleFormat.MP3, SampleFormat.OGG_OPUS])
 def test_compressed_format_is_refused_by_name(sample_format):
     """The message names the format and what to do."""
