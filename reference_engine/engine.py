@@ -54,8 +54,11 @@ class Engine(EngineLoop):
         """Requests that are queued or in progress."""
         return len(self._in_system)
 
-    def submit(self, job: Job, sink: Sink) -> None:
+    def submit(self, job: Job, sink: Sink) -> RequestStats:
         """Queue a request; events reach `sink` from the delivery thread.
+
+        Returns:
+            What is known about it, filled in as it goes on; complete with its last event.
 
         Raises:
             UnsayableError: it can never be served by this profile.
@@ -79,6 +82,7 @@ class Engine(EngineLoop):
             stats = RequestStats(job.request_id, submitted_ns=self._clock.now_ns())
             self._incoming.append(Waiting(job, sink, stats, max_frames))
         self._wakeup.set()
+        return stats
 
     def append_text(self, command: AppendText) -> None:
         """More text for a request; ignored where it is over.
