@@ -188,11 +188,12 @@ class EventBody:
     """A body of events, read by a contract's `events`. A `BodyReader`."""
 
     __slots__ = (
+        "_done_texts",
         "_expected",
         "_facts",
         "_format",
-        "_is_done",
         "_is_told",
+        "_max_done_bytes",
         "_num_events",
         "_parser",
         "_secrets",
@@ -216,8 +217,10 @@ class EventBody:
         self._facts = dict(facts)
         self._secrets = secrets
         self._is_told = False
-        self._is_done = False
         self._num_events = 0
+        self._done_texts = frozenset(text.encode() for text in spec.done_texts)
+        # Audio events are long; only a short one is worth comparing.
+        self._max_done_bytes = 2 + max((len(text) for text in self._done_texts), default=-2)
 
     def push(self, data: Buffer) -> list[Action]:
         """Read the events that `data` completes, up to the one that ends the reply."""
@@ -247,7 +250,7 @@ class EventBody:
 
     def _event(self, raw: bytes, *, is_last: bool) -> list[Action]:
         where = f"event {self._num_events}"
-        if raw.strip().decode("utf-8", "replace") in self._spec.done_texts:
+        if len(raw) <= self._max_done_bytes and raw.strip() in self._done_texts:
             return [Done(self._facts)]
         try:
             document = orjson.loads(raw)

@@ -6,6 +6,7 @@ step is a wildcard only when it is exactly `*`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,10 +20,8 @@ def is_pointer(text: str) -> bool:
 
 def find(document: Any, pointer: str) -> list[Any]:
     """Every value that `pointer` names, in document order; an absent path gives an empty list."""
-    assert is_pointer(pointer), pointer
     places = [document]
-    for raw in pointer.split("/")[1:]:
-        step = raw.replace("~1", "/").replace("~0", "~")
+    for step in _steps(pointer):
         places = [inner for place in places for inner in _down(place, step)]
     return places
 
@@ -34,6 +33,13 @@ def find_first(document: Any, pointers: Iterable[str]) -> Any:
             if value is not None:
                 return value
     return None
+
+
+@functools.cache
+def _steps(pointer: str) -> tuple[str, ...]:
+    """The steps of a path. Pointers are a contract's and few; events that they read are many."""
+    assert is_pointer(pointer), pointer
+    return tuple(raw.replace("~1", "/").replace("~0", "~") for raw in pointer.split("/")[1:])
 
 
 def _down(place: Any, step: str) -> list[Any]:

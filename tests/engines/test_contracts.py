@@ -19,7 +19,7 @@ def test_every_contract_has_a_canned_exchange():
     assert set(builtin_contracts()) == {name.partition(".")[0] for name in NAMES}
 
 
-@pytest.fixture(params=NAMES)
+@pytest.fixture(params=NAMES, scope="module")
 def fixture(request: pytest.FixtureRequest) -> Fixture:
     """One contract with one of its canned exchanges."""
     return load_fixture(FIXTURES / f"{request.param}.yaml")

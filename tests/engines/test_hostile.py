@@ -97,14 +97,14 @@ def engine(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(events=st.lists(_EVENTS, max_size=14))
 def test_any_order_of_any_events_is_survived(engine: str, events: list[Event]):
     """Never an exception, never an action after the end, never audio before its format."""
     drive(_open(engine), events)
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(kind=_TYPES, pieces=st.lists(_BYTES, max_size=20))
 def test_any_body_of_any_type_is_survived(engine: str, kind: str, pieces: list[bytes]):
     """After a good head, whatever follows ends in exactly one way."""
