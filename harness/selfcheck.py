@@ -191,7 +191,9 @@ class SelfCheck:
         }
 
     def stop(self) -> dict[str, Any]:
-        """Undo everything and give the summary (empty if the measurement never ended)."""
+        """Undo everything and give the summary (as far as it got, if the run was interrupted)."""
+        if self._begin is not None and not self._summary:
+            self.end()
         for timer in self._timers:
             timer.cancel()
         if self._garbage.on_phase in gc.callbacks:

@@ -139,6 +139,7 @@ def test_stop_ends_the_point_with_everything_recorded():
         (record.transport_outcome.value, record.error_kind) for record in ran.records
     }
     assert not ran.point.is_complete
+    assert ran.point.selfcheck["dispatch_lag_ms"]["n"] >= 3
 
 
 def test_cancelled_task_records_what_was_in_flight():
