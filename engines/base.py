@@ -284,7 +284,8 @@ Event = Headers | StreamBytes | Message | TextDue | CancelDue | SideReply | EndO
 class Send:
     """Write this: an HTTP request body, a WebSocket message (`str`: text), or raw bytes.
 
-    `text_seq` names the piece of incremental text it carries, so that its write can be stamped.
+    `text_seq` names the piece of incremental text it carries, so that its write can be stamped;
+    of several gathered pieces, the last.
     `ends_text` marks the write after which no more text will follow.
     """
 

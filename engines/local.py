@@ -133,7 +133,7 @@ class LocalAdapter:
         *,
         base_url: str | None = None,
         params: Mapping[str, Any] = MappingProxyType({}),
-        environ: Mapping[str, str] | None = None,
+        environ: Mapping[str, str] = MappingProxyType({}),
         key_hosts: Collection[str] = (),
     ) -> None:
         """Check the parameters; a command has no address and no keys.

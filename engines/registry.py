@@ -77,19 +77,20 @@ def create(
         UnknownEngineError: no such engine; lists the known ones and the closest.
         ContractError: contract, address, parameters or key are wrong; one line.
     """
+    variables = os.environ if environ is None else environ
     if _is_contract(name):
         contract = load_contract(name, allow_env=allow_env)
         credentials = resolve_credentials(
             contract.name,
             contract.auth,
             base_url or contract.base_url or "",
-            environ=os.environ if environ is None else environ,
+            environ=variables,
             key_hosts=key_hosts,
         )
         return HttpStreamAdapter(contract, base_url, params, credentials=credentials)
     if name in _IN_CODE:
         return _factory(name)(
-            base_url=base_url, params=params, environ=environ, key_hosts=key_hosts
+            base_url=base_url, params=params, environ=variables, key_hosts=key_hosts
         )
     return _factory(name)(base_url=base_url, params=params)
 

@@ -187,7 +187,7 @@ class VoxserveTextAdapter:
         *,
         base_url: str | None = None,
         params: Mapping[str, Any] = MappingProxyType({}),
-        environ: Mapping[str, str] | None = None,
+        environ: Mapping[str, str] = MappingProxyType({}),
         key_hosts: Collection[str] = (),
     ) -> None:
         """Check address and parameters; the server takes no keys.

@@ -270,7 +270,7 @@ class WyomingAdapter:
         *,
         base_url: str | None = None,
         params: Mapping[str, Any] = MappingProxyType({}),
-        environ: Mapping[str, str] | None = None,
+        environ: Mapping[str, str] = MappingProxyType({}),
         key_hosts: Collection[str] = (),
     ) -> None:
         """Check address and parameters; there are no keys, so `environ` is not read.

@@ -11,7 +11,6 @@ Source: engines/README.md, "Add an adapter in code".
 from __future__ import annotations
 
 import json
-import os
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Collection, Mapping
@@ -119,7 +118,7 @@ class SessionAdapter:
         *,
         base_url: str | None = None,
         params: Mapping[str, Any] = MappingProxyType({}),
-        environ: Mapping[str, str] | None = None,
+        environ: Mapping[str, str] = MappingProxyType({}),
         key_hosts: Collection[str] = (),
     ) -> None:
         """Check address, parameters and key at once; see `engines.registry.create`.
@@ -137,7 +136,7 @@ class SessionAdapter:
             protocol.name,
             protocol.auth,
             self.base_url,
-            environ=os.environ if environ is None else environ,
+            environ=environ,
             key_hosts=key_hosts,
         )
 

@@ -13,16 +13,24 @@ from analysis.audio import DecodedAudio, decode
 from analysis.errors import AnalysisError, UnsupportedAudioError
 from analysis.onset import find_onset
 from engines.base import Adapter, AudioFormat, EngineInfo, OddByte, SpeechRequest
-from harness.clock import Clock
+from harness import loop
+from harness.clock import Clock, RunClock
 from harness.probe import identify
 from harness.records import RequestRecord, TransportOutcome
-from harness.settings import WireSettings
+from harness.settings import TimeoutSettings, WireSettings
 from harness.single import SingleResult, single
 from harness.text_source import TextPacing
 
-__all__ = ["DEFAULT_TEXT", "ContractReport", "check_contract", "compare_with_contract"]
+__all__ = [
+    "DEFAULT_TEXT",
+    "ContractReport",
+    "check_contract",
+    "compare_with_contract",
+    "run_check",
+]
 
 DEFAULT_TEXT = "The weather is fine today, and so is the line."
+_READY_LIMIT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +49,28 @@ class ContractReport:
     def is_match(self) -> bool:
         """Whether nothing contradicts the contract."""
         return not self.mismatches
+
+
+def run_check(
+    adapter: Adapter,
+    text: str,
+    *,
+    voice: str | None,
+    streams_text: bool,
+    timeout_s: float,
+    allow_commands: bool,
+) -> ContractReport:
+    """`check_contract` on a loop of its own, word by word where the text is to be streamed."""
+    limits = TimeoutSettings(ready_s=_READY_LIMIT_S, first_audio_s=timeout_s, total_s=timeout_s)
+    return loop.run(
+        check_contract(
+            adapter,
+            SpeechRequest("contract-check", text, voice=voice, is_incremental=streams_text),
+            settings=WireSettings(timeouts=limits, are_commands_allowed=allow_commands),
+            clock=RunClock(),
+            text_pacing=TextPacing() if streams_text else None,
+        )
+    )
 
 
 async def check_contract(

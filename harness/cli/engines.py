@@ -85,33 +85,24 @@ def _check(
     import json
 
     from engines import registry
-    from engines.base import SpeechRequest
-    from harness import loop
     from harness.cli import contract_check, engine_tables
-    from harness.clock import RunClock
-    from harness.settings import TimeoutSettings, WireSettings
-    from harness.text_source import TextPacing
 
     adapter = registry.create(
         engine,
         base_url=base_url,
-        params=_parameters(params or ()),
+        params=_parameters(params or []),
         key_hosts=key_hosts or (),
         allow_env=allow_env,
     )
     said = text or contract_check.DEFAULT_TEXT
     typer.echo(f"one request of {len(said)} characters to {adapter.base_url}", err=True)
-    report = loop.run(
-        contract_check.check_contract(
-            adapter,
-            SpeechRequest("contract-check", said, voice=voice, is_incremental=streams_text),
-            settings=WireSettings(
-                timeouts=TimeoutSettings(ready_s=10.0, first_audio_s=timeout_s, total_s=timeout_s),
-                are_commands_allowed=allow_commands,
-            ),
-            clock=RunClock(),
-            text_pacing=TextPacing() if streams_text else None,
-        )
+    report = contract_check.run_check(
+        adapter,
+        said,
+        voice=voice,
+        streams_text=streams_text,
+        timeout_s=timeout_s,
+        allow_commands=allow_commands,
     )
     if as_json:
         typer.echo(json.dumps(_as_json(report), indent=2))
@@ -121,7 +112,7 @@ def _check(
         raise typer.Exit(EXIT_MISMATCH)
 
 
-def _parameters(pairs: list[str] | tuple[()]) -> dict[str, Any]:
+def _parameters(pairs: list[str]) -> dict[str, Any]:
     """`seed=7` as YAML would read the value, so that types are those of a scenario."""
     from engines.config_errors import load_yaml
     from engines.errors import ContractError
