@@ -166,14 +166,11 @@ async def run_scenario(
         check_folder(folder)
     clock = RunClock()
     infos = await _identify_all(plan, clock, observer, stop)
-    redact = redactor(plan.secrets)
     if is_resumed:
-        stored = open_run(folder).record
-        writer = RunWriter.resume(folder, _plans_to_add(stored, plan), redact=redact)
-        _go_on(writer.run, clock)
+        writer = _resumed(plan, folder, clock)
     else:
         head = _head(plan, infos, clock=clock, environment=environment, command=command)
-        writer = RunWriter.create(folder, head, plan.schedules, redact=redact)
+        writer = RunWriter.create(folder, head, plan.schedules, redact=redactor(plan.secrets))
     rule = StopRule(_max_error_share(plan))
     run = _Run(
         plan,
@@ -418,6 +415,14 @@ def remaining_points(run: RunRecord) -> tuple[Point, ...]:
         point_id = last.point_id if last.start_ns is None else f"{first_id}-try{len(earlier) + 1}"
         remaining.append(Point(point_id, *key))
     return tuple(remaining)
+
+
+def _resumed(plan: RunPlan, folder: Path, clock: RunClock) -> RunWriter:
+    """Open a closed run for the points of this plan."""
+    new_plans = _plans_to_add(open_run(folder).record, plan)
+    writer = RunWriter.resume(folder, new_plans, redact=redactor(plan.secrets))
+    _go_on(writer.run, clock)
+    return writer
 
 
 def _plans_to_add(run: RunRecord, plan: RunPlan) -> list[Schedule]:

@@ -140,7 +140,7 @@ def test_overrides_reach_deep_keys_and_are_checked_like_the_file(tmp_path: Path)
     )
     with pytest.raises(ScenarioError, match=r"phases\.measure_s"):
         load_scenario(path, overrides={"phases.measure_s": -1})
-    with pytest.raises(ScenarioError, match="name.x: found .test., which has no key"):
+    with pytest.raises(ScenarioError, match=r"name\.x: found .test., which has no key"):
         load_scenario(path, overrides={"name.x": 1})
 
 
