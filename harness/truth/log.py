@@ -15,7 +15,15 @@ import orjson
 
 from harness.errors import RunFolderError
 
-__all__ = ["LoggedItem", "LoggedRequest", "LoggedSeal", "LoggedSend", "TruthLog", "read_log"]
+__all__ = [
+    "LoggedItem",
+    "LoggedRequest",
+    "LoggedSeal",
+    "LoggedSend",
+    "TruthLog",
+    "parse_log",
+    "read_log",
+]
 
 SCHEMA_VERSION = 1
 
@@ -108,10 +116,23 @@ def read_log(path: Path) -> TruthLog:
         RunFolderError: there is no such file, or it is not a log of this version.
     """
     try:
-        data = orjson.loads(path.read_bytes())
-    except (OSError, orjson.JSONDecodeError) as fault:
-        raise RunFolderError(f"{path}: the truth log cannot be read: {fault}") from None
+        content = path.read_bytes()
+    except OSError as fault:
+        raise RunFolderError(f"{path}: the truth log cannot be read: {fault.strerror}") from None
+    return parse_log(content, where=str(path))
+
+
+def parse_log(content: bytes, *, where: str) -> TruthLog:
+    """Read a log, from a file or from a server that is still running.
+
+    Raises:
+        RunFolderError: it is not a log of this version.
+    """
+    try:
+        data = orjson.loads(content)
+    except orjson.JSONDecodeError as fault:
+        raise RunFolderError(f"{where}: is no truth log: {fault}") from None
     if not isinstance(data, dict) or data.get("schema") != SCHEMA_VERSION:
-        raise RunFolderError(f"{path}: is not a truth log of schema {SCHEMA_VERSION}")
+        raise RunFolderError(f"{where}: is not a truth log of schema {SCHEMA_VERSION}")
     rows = {name: [row(*values) for values in data[name]] for name, row in _ROWS.items()}
     return TruthLog(is_sealed=data["is_sealed"], **rows)

@@ -1,7 +1,7 @@
 """What a client asks of the truth server: its own small reading of HTTP requests.
 
 A speech request names a script in its JSON field `input`, and how it wants the reply framed in
-`stream_format` (`audio` or `sse`).
+`stream_format` (`audio` or `sse`). `/health` says who this is, `/truth/log` what was sent so far.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ import orjson
 
 from harness.truth.framing import ChunkedFraming, Framing, SseFraming
 
-__all__ = ["SERVER_NAME", "SPEECH_PATH", "Answer", "Ask", "Protocol"]
+__all__ = ["LOG_PATH", "SERVER_NAME", "SPEECH_PATH", "Answer", "Ask", "Protocol", "ShowLog"]
 
 SERVER_NAME = "earwitness-truth"
 SPEECH_PATH = "/v1/audio/speech"
+LOG_PATH = "/truth/log"
 _MAX_HEAD_BYTES = 64 * 1024
 _FRAMINGS: Mapping[str, type[ChunkedFraming | SseFraming]] = MappingProxyType(
     {"audio": ChunkedFraming, "sse": SseFraming}
@@ -41,13 +42,23 @@ class Answer:
     is_last: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class ShowLog:
+    """Answer with the log so far; `answer` wraps it."""
+
+    @staticmethod
+    def answer(log: bytes) -> Answer:
+        """The whole answer."""
+        return _body(200, log)
+
+
 class Protocol:
     """Cuts requests out of one connection's bytes."""
 
     def __init__(self, scripts: Collection[str]) -> None:
         self._scripts = scripts
 
-    def take(self, inbox: bytearray) -> Ask | Answer | None:
+    def take(self, inbox: bytearray) -> Ask | Answer | ShowLog | None:
         """The next request, removed from `inbox`; None until it is whole."""
         end = inbox.find(b"\r\n\r\n")
         if end < 0:
@@ -68,9 +79,11 @@ class Protocol:
         method, _, rest = first.partition(" ")
         return self._route(method, rest.partition(" ")[0], body)
 
-    def _route(self, method: str, path: str, body: bytes) -> Ask | Answer:
+    def _route(self, method: str, path: str, body: bytes) -> Ask | Answer | ShowLog:
         if (method, path) == ("GET", "/health"):
             return _json(200, {"server": SERVER_NAME, "scripts": sorted(self._scripts)})
+        if (method, path) == ("GET", LOG_PATH):
+            return ShowLog()
         if (method, path) != ("POST", SPEECH_PATH):
             return _json(404, {"error": {"message": f"no {method} {path}; POST {SPEECH_PATH}"}})
         return self._speech(body)
@@ -98,6 +111,9 @@ class Protocol:
 
 
 def _json(status: int, content: Mapping[str, Any]) -> Answer:
-    body = orjson.dumps(content)
+    return _body(status, orjson.dumps(content))
+
+
+def _body(status: int, body: bytes) -> Answer:
     head = f"HTTP/1.1 {status} Truth\r\nContent-Type: application/json\r\n"
     return Answer(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)

@@ -19,7 +19,7 @@ from harness.timerfd import TimerFd
 from harness.truth.connection import Connection
 from harness.truth.log import LoggedRequest, TruthLog
 from harness.truth.player import Player, prepare
-from harness.truth.protocol import Answer, Ask, Protocol
+from harness.truth.protocol import Answer, Ask, Protocol, ShowLog
 from harness.truth.script import Script
 
 __all__ = ["TruthServer"]
@@ -189,6 +189,8 @@ class TruthServer:
             asked = peer.protocol.take(connection.inbox)
             if asked is None:
                 return
+            if isinstance(asked, ShowLog):
+                asked = asked.answer(self._log.to_bytes())
             if isinstance(asked, Answer):
                 connection.write(asked.data)
                 if asked.is_last:
