@@ -37,6 +37,7 @@ class Trial:
 
     meets: None where the point says nothing (an invalid client). misses: what it failed by.
     verdict: of the client's own check; a suspect one is counted and told.
+    num_characters, audio_s: of a request, on average over those that were spoken well.
     """
 
     rate_rps: float
@@ -45,6 +46,8 @@ class Trial:
     misses: tuple[str, ...] = ()
     p95_ms: float | None = None
     listeners: float | None = None
+    num_characters: float | None = None
+    audio_s: float | None = None
     n: int = 0
     verdict: str = "valid"
 
@@ -62,6 +65,8 @@ class CurvePoint:
     misses: tuple[str, ...]
     num_suspect: int
     listeners: float | None
+    num_characters: float | None
+    audio_s: float | None
 
 
 class CapacityStatus(StrEnum):
@@ -103,6 +108,7 @@ def trial_of(point: PointEvidence, slo: Slo, *, wer: float | None = None) -> Tri
     """
     summary = point.summary
     metrics = summary["metrics"]
+    spoken = point.cohort[["audio_duration", "seconds_per_character"]].astype(float).dropna()
     p95 = metrics["audible_ttfa"]["p95"]["value"]
     misses = [
         *_over("p95 audible TTFA", p95, slo.audible_ttfa_p95_ms, "ms", is_needed=True),
@@ -120,6 +126,10 @@ def trial_of(point: PointEvidence, slo: Slo, *, wer: float | None = None) -> Tri
         misses=tuple(misses),
         p95_ms=p95,
         listeners=_point_value(metrics, "concurrent_listeners"),
+        num_characters=_mean(
+            [float(d / c) for d, c in zip(spoken.iloc[:, 0], spoken.iloc[:, 1], strict=True) if c]
+        ),
+        audio_s=_mean(spoken["audio_duration"].tolist()),
         n=int(summary["n"]),
         verdict=summary["validity"]["verdict"],
     )
@@ -205,10 +215,17 @@ def _curve(trials: Sequence[Trial]) -> list[CurvePoint]:
             p95_ms=tuple(t.p95_ms for t in told[index] if t.p95_ms is not None),
             misses=tuple(dict.fromkeys(miss for t in told[index] for miss in t.misses)),
             num_suspect=sum(t.verdict == "suspect" for t in told[index]),
-            listeners=_mean([t.listeners for t in told[index] if t.listeners is not None]),
+            listeners=_mean_of("listeners", told[index]),
+            num_characters=_mean_of("num_characters", told[index]),
+            audio_s=_mean_of("audio_s", told[index]),
         )
         for index, (rate, group) in enumerate(zip(rates, groups, strict=True))
     ]
+
+
+def _mean_of(name: str, trials: Sequence[Trial]) -> float | None:
+    values = [getattr(trial, name) for trial in trials]
+    return _mean([value for value in values if value is not None])
 
 
 def _mean(values: Sequence[float]) -> float | None:

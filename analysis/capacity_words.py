@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from analysis.capacity import Capacity, CapacityStatus, CurvePoint
+from analysis.cost import Pricing, cost_at_capacity
 
 __all__ = ["capacity_json", "capacity_text"]
 
@@ -19,8 +21,8 @@ _STATUS = {
 }
 
 
-def capacity_text(answers: Sequence[Capacity]) -> str:
-    """For a terminal."""
+def capacity_text(answers: Sequence[Capacity], *, pricing: Pricing | None = None) -> str:
+    """For a terminal; with prices, what the lower end costs."""
     lines: list[str] = []
     for found in answers:
         lines.append(f"{found.engine}: {_interval(found)}")
@@ -29,6 +31,9 @@ def capacity_text(answers: Sequence[Capacity]) -> str:
             lines.append(f"  {_STATUS[found.status]}")
         if found.listeners is not None:
             lines.append(f"  at the lower end about {found.listeners:.1f} listeners at once")
+        cost = None if pricing is None else cost_at_capacity(found, pricing)
+        if cost is not None:
+            lines.append(f"  there it costs {cost}")
         lines.append("  rate/s   met   p95 audible TTFA   fitted   why not")
         lines.extend(_row(point) for point in found.curve)
         num_suspect = sum(point.num_suspect for point in found.curve)
@@ -37,9 +42,13 @@ def capacity_text(answers: Sequence[Capacity]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def capacity_json(answers: Sequence[Capacity]) -> dict[str, Any]:
+def capacity_json(answers: Sequence[Capacity], *, pricing: Pricing | None = None) -> dict[str, Any]:
     """Plain JSON."""
-    return {"schema_version": 1, "answers": [_answer_json(found) for found in answers]}
+    stored = []
+    for found in answers:
+        cost = None if pricing is None else cost_at_capacity(found, pricing)
+        stored.append({**_answer_json(found), "cost": None if cost is None else asdict(cost)})
+    return {"schema_version": 1, "answers": stored}
 
 
 def _interval(found: Capacity) -> str:

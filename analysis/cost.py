@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-__all__ = ["Cost", "CostInputs", "cost_of", "cost_of_hosted"]
+from analysis.capacity import Capacity
+
+__all__ = ["Cost", "CostInputs", "Pricing", "cost_at_capacity", "cost_of", "cost_of_hosted"]
 
 _S_PER_HOUR = 3600.0
 _MILLION = 1_000_000
@@ -116,3 +118,49 @@ def cost_of_hosted(
         characters = characters_per_audio_s * _S_PER_HOUR
         per_audio_hour = price_per_million_characters * characters / _MILLION
     return Cost(price_per_million_characters, per_audio_hour, currency, "list price")
+
+
+@dataclass(frozen=True, slots=True)
+class Pricing:
+    """What a person knows about prices: per hour of a machine, or per million characters."""
+
+    per_hour: float | None = None
+    per_million_characters: float | None = None
+    utilisation: float = 1.0
+    num_replicas: int = 1
+    num_spare: int = 0
+    currency: str = "USD"
+
+
+def cost_at_capacity(found: Capacity, pricing: Pricing) -> Cost | None:
+    """The cost at the lower end of a capacity, which certainly meets the objective.
+
+    None where there is no such rate, no price, or nothing was spoken that could be counted.
+
+    Raises:
+        ValueError: a price, utilisation or number of replicas that cannot be.
+    """
+    point = next((p for p in found.curve if p.rate_rps == found.lo_rps), None)
+    if point is None or not point.num_characters:
+        return None
+    if pricing.per_million_characters is not None:
+        per_s = point.num_characters / point.audio_s if point.audio_s else None
+        return cost_of_hosted(
+            pricing.per_million_characters,
+            characters_per_audio_s=per_s,
+            currency=pricing.currency,
+        )
+    if pricing.per_hour is None:
+        return None
+    return cost_of(
+        CostInputs(
+            price_per_hour=pricing.per_hour,
+            rate_rps=point.rate_rps,
+            characters_per_request=point.num_characters,
+            audio_s_per_request=point.audio_s,
+            utilisation=pricing.utilisation,
+            num_replicas=pricing.num_replicas,
+            num_spare=pricing.num_spare,
+            currency=pricing.currency,
+        )
+    )

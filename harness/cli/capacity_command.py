@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import typer
@@ -20,6 +20,7 @@ from analysis.capacity import (
     trial_of,
 )
 from analysis.capacity_words import capacity_json, capacity_text
+from analysis.cost import Pricing
 from analysis.evidence import load_evidence
 from analysis.slo import Slo, load_slo
 from harness.cli.run_command import execute
@@ -51,6 +52,7 @@ class CapacityRequest:
     min_requests: int = 40
     budget_min: float = 20.0
     assignments: tuple[str, ...] = ()
+    pricing: Pricing = field(default_factory=Pricing)
     is_json: bool = False
 
 
@@ -68,12 +70,20 @@ def find_capacity(request: CapacityRequest) -> None:
         answers = read_capacity(load_evidence(folder), slo)
     else:
         answers = [_search(request, slo)]
-    if request.is_json:
-        typer.echo(json.dumps(capacity_json(answers), allow_nan=False))
-    else:
-        typer.echo(capacity_text(answers), nl=False)
+    _print(answers, request)
     if any(a.status in (CapacityStatus.NO_DATA, CapacityStatus.BUDGET) for a in answers):
         raise typer.Exit(_INCONCLUSIVE)
+
+
+def _print(answers: list[Capacity], request: CapacityRequest) -> None:
+    try:
+        if request.is_json:
+            stored = capacity_json(answers, pricing=request.pricing)
+            typer.echo(json.dumps(stored, allow_nan=False))
+        else:
+            typer.echo(capacity_text(answers, pricing=request.pricing), nl=False)
+    except ValueError as wrong:
+        raise ScenarioError(f"capacity: {wrong}") from None
 
 
 def _search(request: CapacityRequest, slo: Slo) -> Capacity:

@@ -101,47 +101,66 @@ def baseline(
     make_baseline(run, out)
 
 
+TargetArgument = Annotated[
+    str, typer.Argument(help="A finished run's folder, or a scenario to search with.")
+]
+SloOption = Annotated[
+    Path | None, typer.Option("--slo", help="A YAML file with the objective.", show_default=False)
+]
+SearchOutOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        "-o",
+        help="With a scenario: folder for its runs; must not exist.",
+        show_default=False,
+    ),
+]
+EngineOption = Annotated[
+    str | None, typer.Option(help="Which engine of the scenario.", show_default=False)
+]
+BaseUrlOption = Annotated[str | None, typer.Option(help="Where it is.", show_default=False)]
+StartRateOption = Annotated[
+    float | None, typer.Option(help="The first rate; else the scenario's lowest.")
+]
+AgreeOption = Annotated[int, typer.Option(help="Seeds that must agree to call a rate.", min=1)]
+RequestsOption = Annotated[int, typer.Option(help="Measure at least so many at every rate.", min=1)]
+BudgetOption = Annotated[float, typer.Option(help="Minutes after which no point is begun.")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Any key of the scenario. Repeatable.", metavar="K=V"),
+]
+HourPriceOption = Annotated[
+    float | None, typer.Option(help="Of one machine under load.", show_default=False)
+]
+ListPriceOption = Annotated[
+    float | None,
+    typer.Option(help="Of a hosted engine, per million characters.", show_default=False),
+]
+
+
 def capacity(
-    target: Annotated[
-        str, typer.Argument(help="A finished run's folder, or a scenario to search with.")
-    ],
-    slo: Annotated[
-        Path | None,
-        typer.Option("--slo", help="A YAML file with the objective.", show_default=False),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="With a scenario: folder for its runs; must not exist.",
-            show_default=False,
-        ),
-    ] = None,
-    engine: Annotated[
-        str | None, typer.Option("--engine", help="Which one of the scenario.", show_default=False)
-    ] = None,
-    base_url: Annotated[
-        str | None, typer.Option("--base-url", help="Where the engine is.", show_default=False)
-    ] = None,
-    start_rate: Annotated[
-        float | None,
-        typer.Option(help="The first rate; else the scenario's lowest.", show_default=False),
-    ] = None,
+    target: TargetArgument,
+    slo: SloOption = None,
+    out: SearchOutOption = None,
+    engine: EngineOption = None,
+    base_url: BaseUrlOption = None,
+    start_rate: StartRateOption = None,
     max_rate: Annotated[float, typer.Option(help="Never above this rate.")] = 100.0,
     ratio: Annotated[float, typer.Option(help="How close the ends are brought.")] = 1.2,
-    agree: Annotated[int, typer.Option(help="Seeds that must agree to call a rate.", min=1)] = 3,
-    requests: Annotated[
-        int, typer.Option(help="Measure at least so many at every rate.", min=1)
-    ] = 40,
-    budget: Annotated[float, typer.Option(help="Minutes after which no point is begun.")] = 20.0,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Any key of the scenario. Repeatable.", metavar="K=V"),
-    ] = None,
+    agree: AgreeOption = 3,
+    requests: RequestsOption = 40,
+    budget: BudgetOption = 20.0,
+    set_: SetOption = None,
+    price_per_hour: HourPriceOption = None,
+    list_price: ListPriceOption = None,
+    utilisation: Annotated[float, typer.Option(help="Share of the capacity in use.")] = 1.0,
+    replicas: Annotated[int, typer.Option(help="Machines in use.")] = 1,
+    spare: Annotated[int, typer.Option(help="Machines paid for and idle.")] = 0,
     json_: JsonOption = False,
 ) -> None:
     """The highest rate that meets an objective, as an interval and a curve."""
+    from analysis.cost import Pricing
     from harness.cli.capacity_command import CapacityRequest, find_capacity
 
     find_capacity(
@@ -158,6 +177,7 @@ def capacity(
             min_requests=requests,
             budget_min=budget,
             assignments=tuple(set_ or ()),
+            pricing=Pricing(price_per_hour, list_price, utilisation, replicas, spare),
             is_json=json_,
         )
     )

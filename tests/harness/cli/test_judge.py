@@ -213,6 +213,25 @@ def test_capacity_as_json(earwitness, runs, tmp_path):
     assert [1, 1, 1] == [point["num_met"] for point in answer["curve"]]
 
 
+def test_capacity_says_what_it_costs_where_a_price_is_given(earwitness, runs, tmp_path):
+    """2/s of 12 characters ("Hello there."): 86,400 an hour; 4.32 an hour is 50 per million."""
+    slo = ("--slo", slo_file(tmp_path, 100))
+    _, out, _ = earwitness("capacity", runs["rates"], *slo, "--price-per-hour", 4.32)
+    _, stored, _ = earwitness("capacity", runs["rates"], *slo, "--list-price", 15, "--json")
+
+    assert "there it costs 50 USD per million characters" in out
+    assert "2 requests/s each of 12 characters, 100 % utilisation" in out
+    assert 15.0 == json.loads(stored)["answers"][0]["cost"]["per_million_characters"]
+
+
+def test_impossible_price_is_one_line(earwitness, runs):
+    """Exit code 2."""
+    code, _, err = earwitness("capacity", runs["rates"], "--price-per-hour", "-1")
+
+    assert (2, 1) == (code, len(err.strip().splitlines()))
+    assert "price_per_hour" in err
+
+
 @pytest.mark.slow
 def test_capacity_of_an_engine_is_searched_under_load(earwitness, tmp_path):
     """A voice that answers at once meets it at the highest rate that was allowed."""
