@@ -138,10 +138,11 @@ class Router:
         if row.row is not None and handle is not None:
             cut = stream.trim.push(num_samples, handle.samples(row.row, num_samples))
         was_silent = not stream.routed_samples
+        # Before the first sound leaves: whoever gets it states what was trimmed.
+        sequence.stats.trimmed_samples = stream.trim.trimmed_samples
         self._send(stream, row, cut)
         if row.is_last and not stream.routed_samples:
             self._send(stream, row, stream.trim.flush())
-        sequence.stats.trimmed_samples = stream.trim.trimmed_samples
         if was_silent and not row.is_last:
             now_ns = self._clock.now_ns()
             self._report(Report(sequence.slot, sequence.epoch, cut.num_samples, now_ns))

@@ -10,6 +10,7 @@ __all__ = [
     "ArgumentError",
     "CheckpointError",
     "EngineClosedError",
+    "MissingExtraError",
     "ProfileError",
     "PromptError",
     "ReferenceEngineError",
@@ -45,6 +46,12 @@ class CheckpointError(ReferenceEngineError):
 
     Names the file, the tensor or key in it, what was found and what was expected.
     """
+
+    exit_code = 7
+
+
+class MissingExtraError(ReferenceEngineError):
+    """A package that the engine needs is not installed; holds the install command."""
 
     exit_code = 7
 

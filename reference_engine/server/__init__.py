@@ -1,0 +1,1 @@
+"""The engine as a service: HTTP, WebSocket, readiness, metrics. See `app.py`."""
