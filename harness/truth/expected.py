@@ -221,8 +221,9 @@ class _Line:
         """The last plain position that arrives together with `plain`."""
         if self._seals is not None:
             return self._seals[bisect_right(self._seal_starts, plain) - 1].plain_end - 1
-        at = bisect_right(self._starts, plain) - 1
-        return self._sends[at].wire_end - 1
+        send = self._sends[bisect_right(self._starts, plain) - 1]
+        first_held = send.wire_end - send.num_held
+        return (first_held if plain < first_held else send.wire_end) - 1
 
     def _wire(self, plain: int) -> int | None:
         """The wire position that has to be there before the plain one can be read."""
