@@ -6,7 +6,23 @@ module a format. Charts: `charts` (what), `svg` (how), `analysis.plots` for stat
 
 from __future__ import annotations
 
-from analysis.report.render import FORMATS, Report, load_report, render, write_formats
+from analysis.report.render import (
+    DEFAULT_FORMATS,
+    FORMATS,
+    Report,
+    load_report,
+    render,
+    write_formats,
+)
 from analysis.report.settings import ReportSettings, Slo
 
-__all__ = ["FORMATS", "Report", "ReportSettings", "Slo", "load_report", "render", "write_formats"]
+__all__ = [
+    "DEFAULT_FORMATS",
+    "FORMATS",
+    "Report",
+    "ReportSettings",
+    "Slo",
+    "load_report",
+    "render",
+    "write_formats",
+]

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from analysis.capacity import Capacity
 from analysis.metrics import PointValue, registry
 from analysis.metrics.playback import START_DELAYS_MS
 from analysis.percentiles import PercentileStatus
@@ -47,7 +48,7 @@ def build_model(
     run: RunRecord | None,
     settings: ReportSettings,
     *,
-    characters_per_s: Mapping[str, float] | None = None,
+    capacities: Sequence[Capacity] = (),
 ) -> ReportModel:
     """The whole of a report less its charts and its explorer.
 
@@ -55,9 +56,9 @@ def build_model(
         metrics: the contents of metrics.json.
         run: the head of the run; None leaves out environment and commands.
         settings: what was chosen.
-        characters_per_s: spoken well, by point id; for the cost alone.
+        capacities: of its engines; empty leaves out what they answer.
     """
-    engines = _engines(metrics, run, characters_per_s or {})
+    engines = _engines(metrics, run)
     points = [point for engine in engines for point in engine.points]
     return ReportModel(
         title=settings.title or metrics["name"],
@@ -65,7 +66,9 @@ def build_model(
         status=metrics["status"],
         created_utc=run.created_utc if run else "",
         conditions=conditions(metrics, run),
-        decisions=decide(engines, settings, start_rule=metrics["start_rule"]),
+        decisions=decide(
+            engines, settings, start_rule=metrics["start_rule"], capacities=capacities
+        ),
         engines=engines,
         points_table=_points_table(points),
         outcomes_table=_outcomes_table(points),
@@ -81,10 +84,8 @@ def build_model(
 # -- engines and points ---------------------------------------------------------------------------
 
 
-def _engines(
-    metrics: Mapping[str, Any], run: RunRecord | None, characters_per_s: Mapping[str, float]
-) -> tuple[EngineView, ...]:
-    points = [_point(point, characters_per_s) for point in metrics["points"]]
+def _engines(metrics: Mapping[str, Any], run: RunRecord | None) -> tuple[EngineView, ...]:
+    points = [_point(point) for point in metrics["points"]]
     described = {str(engine.get("name")): engine for engine in run.engines} if run else {}
     heard = {entry["engine"]: entry["wer"] for entry in metrics["engines"]}
     # In the order of the run's own list, so that colours stay with their engine.
@@ -109,7 +110,7 @@ def _engines(
     return tuple(views)
 
 
-def _point(raw: Mapping[str, Any], characters_per_s: Mapping[str, float]) -> PointView:
+def _point(raw: Mapping[str, Any]) -> PointView:
     verdict = raw["validity"]["verdict"]
     outcomes = {str(name): int(num) for name, num in raw["outcomes"].items() if num}
     own = raw["metrics"]
@@ -132,7 +133,6 @@ def _point(raw: Mapping[str, Any], characters_per_s: Mapping[str, float]) -> Poi
         },
         underruns=_share_cell(point_value(raw, "underrun_rate")),
         wer=_share_cell(point_value(raw, "wer")),
-        characters_per_s=characters_per_s.get(raw["point_id"]),
         raw=raw,
     )
 

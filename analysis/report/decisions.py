@@ -6,21 +6,32 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from analysis.capacity import Capacity, CapacityStatus
+from analysis.cost import Pricing, cost_at_capacity
 from analysis.report.model import Cell, Decision, EngineView, Finding, PointView, Tone
-from analysis.report.settings import ReportSettings, Slo
-from analysis.report.words import NOT_MEASURED, count, number, point_value, rate, share
+from analysis.report.settings import ReportSettings
+from analysis.report.words import NOT_MEASURED, count, number, point_value, rate
+from analysis.slo import Slo
 
-__all__ = ["decide", "misses", "reason_words", "target_rate"]
+__all__ = ["decide", "reason_words", "target_rate"]
 
 _ORDER = (Tone.BAD, Tone.WARN, Tone.GOOD, Tone.NONE)
 
 
 def decide(
-    engines: Sequence[EngineView], settings: ReportSettings, *, start_rule: str
+    engines: Sequence[EngineView],
+    settings: ReportSettings,
+    *,
+    start_rule: str,
+    capacities: Sequence[Capacity],
 ) -> tuple[Decision, ...]:
     """One decision a question, each with a finding for every engine.
 
-    `start_rule` is the player's; it is printed with every figure about gaps.
+    Args:
+        engines: with their points.
+        settings: objective, target rate, prices.
+        start_rule: the player's; it is printed with every figure about gaps.
+        capacities: as `analysis.capacity` read them; empty leaves out their question.
     """
     if not engines:
         return ()
@@ -28,10 +39,10 @@ def decide(
     return (
         _trust(engines),
         _wait(engines, target, settings.slo),
-        _capacity(engines, settings.slo),
+        *((_capacity(capacities),) if capacities else ()),
         _gaps(engines, target, settings.slo, start_rule),
         _speech(engines, settings.slo),
-        *_cost(engines, target, settings),
+        *_cost(capacities, settings.pricing),
     )
 
 
@@ -51,28 +62,6 @@ def target_rate(engines: Sequence[EngineView], settings: ReportSettings) -> floa
         if all(_is_sustained(point) for engine in engines for point in engine.at(each))
     ]
     return max(carried, default=rates[0])
-
-
-def misses(point: PointView, slo: Slo, wer: float | None) -> tuple[str, ...]:
-    """What keeps a point out of the objective; empty where it is inside.
-
-    A latency that was not measured or not reached is a miss. Underruns do not apply to replies in
-    one chunk, and WER only where somebody listened.
-    """
-    metric = point.metrics.get("audible_ttfa")
-    ttfa = metric.p95 if metric else None
-    found = []
-    if not _is_sustained(point):
-        found.append(point.load.text if point.load.text != "sustained" else point.verdict.text)
-    if ttfa is None or ttfa.value is None or ttfa.value > slo.audible_ttfa_p95_ms:
-        found.append(f"p95 audible TTFA {ttfa.text if ttfa else NOT_MEASURED}")
-    if point.failures.value is None or point.failures.value > slo.failure_rate:
-        found.append(f"failed {point.failures.text}")
-    if point.underruns.value is not None and point.underruns.value > slo.underrun_rate:
-        found.append(f"underruns {point.underruns.text}")
-    if wer is not None and wer > slo.wer:
-        found.append(f"WER {share(wer)}")
-    return tuple(found)
 
 
 def _is_sustained(point: PointView) -> bool:
@@ -165,32 +154,26 @@ def _worst_seed(points: Sequence[PointView], name: str) -> PointView | None:
     return max(measured, key=badness)
 
 
-def _capacity(engines: Sequence[EngineView], slo: Slo) -> Decision:
+def _capacity(capacities: Sequence[Capacity]) -> Decision:
+    """The answer of `analysis.capacity`, with what the next rate missed."""
     findings = []
-    for engine in engines:
-        missed = {each: _missed_at(engine, each, slo) for each in engine.rates}
-        good = [each for each, reasons in missed.items() if not reasons]
-        if not good:
-            lowest = engine.rates[0]
-            note = f"at {rate(lowest)}: {', '.join(missed[lowest])}"
-            cell = Cell("none of the rates measured", None, note, Tone.BAD)
-        elif max(good) == engine.rates[-1]:
-            note = "the highest rate measured; the limit lies above it"
-            cell = Cell(f"at least {rate(max(good))}", max(good), note, Tone.GOOD)
+    for found in capacities:
+        failed = next((p for p in found.curve if p.rate_rps == found.hi_rps), None)
+        note = f"at {rate(failed.rate_rps)}: {', '.join(failed.misses)}" if failed else ""
+        if found.status is CapacityStatus.NO_DATA:
+            cell = Cell(NOT_MEASURED, note="the client was invalid at every rate")
+        elif found.lo_rps is None:
+            text = f"below {rate(found.hi_rps)}" if found.hi_rps else "no rate that was measured"
+            cell = Cell(text, None, note, Tone.BAD)
+        elif found.hi_rps is None:
+            note = "no higher rate was measured that misses it"
+            cell = Cell(f"at least {rate(found.lo_rps)}", found.lo_rps, note, Tone.GOOD)
         else:
-            above = min(each for each in engine.rates if each > max(good))
-            note = f"at {rate(above)}: {', '.join(missed[above])}"
-            cell = Cell(rate(max(good)), max(good), note, Tone.GOOD)
-        findings.append(Finding(engine.name, cell))
-    return _decision("Highest rate inside the objective?", findings, f"Objective: {slo}.")
-
-
-def _missed_at(engine: EngineView, rate_rps: float, slo: Slo) -> tuple[str, ...]:
-    """What any seed of a rate misses, each once."""
-    found = (
-        reason for point in engine.at(rate_rps) for reason in misses(point, slo, engine.wer.value)
-    )
-    return tuple(dict.fromkeys(found))
+            text = f"{rate(found.lo_rps)}, below {rate(found.hi_rps)}"
+            cell = Cell(text, found.lo_rps, note, Tone.GOOD)
+        findings.append(Finding(found.engine, cell))
+    objective = capacities[0].objective
+    return _decision("Highest rate inside the objective?", findings, f"Objective: {objective}.")
 
 
 def _gaps(engines: Sequence[EngineView], target: float, slo: Slo, start_rule: str) -> Decision:
@@ -232,27 +215,20 @@ def _speech(engines: Sequence[EngineView], slo: Slo) -> Decision:
     return _decision("Is it speech, and the right words?", findings)
 
 
-def _cost(
-    engines: Sequence[EngineView], target: float, settings: ReportSettings
-) -> tuple[Decision, ...]:
-    """Price over characters spoken in an hour at that rate; only where a price was given."""
-    if settings.price_per_hour is None:
+def _cost(capacities: Sequence[Capacity], pricing: Pricing | None) -> tuple[Decision, ...]:
+    """The price at the rate that meets the objective; only where a price was given."""
+    if pricing is None:
         return ()
     findings = []
-    for engine in engines:
-        points = engine.at(target)
-        known = [point.characters_per_s for point in points if point.characters_per_s]
-        if not known:
-            findings.append(Finding(engine.name, Cell(NOT_MEASURED, note="no text was recorded")))
+    for found in capacities:
+        cost = cost_at_capacity(found, pricing)
+        if cost is None:
+            note = "no rate meets the objective, or no text was recorded"
+            findings.append(Finding(found.engine, Cell(NOT_MEASURED, note=note)))
             continue
-        cost = settings.price_per_hour / (min(known) * 3600) * 1e6
-        text = f"{number(cost)} {settings.currency} per million characters"
-        findings.append(Finding(engine.name, Cell(text, cost)))
-    note = (
-        f"At {number(settings.price_per_hour)} {settings.currency} an hour and {rate(target)};"
-        " higher where the machine idles."
-    )
-    return (_decision("What does it cost?", findings, note),)
+        text = f"{number(cost.per_million_characters)} {cost.currency} per million characters"
+        findings.append(Finding(found.engine, Cell(text, cost.per_million_characters, cost.basis)))
+    return (_decision("What does it cost?", findings),)
 
 
 def _decision(

@@ -121,7 +121,6 @@ class PointView:
     metrics: Mapping[str, MetricView]
     underruns: Cell
     wer: Cell
-    characters_per_s: float | None
     raw: Mapping[str, Any]  # the mapping of metrics.json, for charts
 
 

@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from analysis.aggregate import summarise_run
-from analysis.compare import Comparison, compare, contenders_of
+from analysis.capacity import read_capacity
+from analysis.compare import Comparison, Contender, compare
 from analysis.derive import derive_run
 from analysis.errors import AnalysisError, NotComparableError, RunDataError
+from analysis.evidence import RunEvidence, load_evidence
 from analysis.plots import write_figures
 from analysis.report.build import build_model
 from analysis.report.clips import ClipSet, choose_clips, collect_clips
@@ -24,11 +26,11 @@ from analysis.report.settings import ReportSettings
 from analysis.report.tables import RunTables, join_tables
 from analysis.speech import load_transcripts
 from analysis.view import AnalysisSettings
-from harness.records import Phase
 from harness.store import StoredRun, open_run
 
-__all__ = ["FORMATS", "Report", "load_report", "render", "write_formats"]
+__all__ = ["DEFAULT_FORMATS", "FORMATS", "Report", "load_report", "render", "write_formats"]
 
+DEFAULT_FORMATS = ("html", "md", "png")
 FIGURES_FOLDER = "figures"
 _NO_CLIPS = ClipSet({}, 0, 0)
 
@@ -43,7 +45,7 @@ class Report:
     model: ReportModel
     tables: RunTables
     settings: ReportSettings
-    analysis: AnalysisSettings | None = None
+    evidence: RunEvidence
 
 
 def load_report(
@@ -64,13 +66,15 @@ def load_report(
         raise RunDataError(f"{folder}: the run has no points, so there is nothing to report")
     metrics = summarise_run(folder, settings=analysis)
     tables = join_tables(run, derive_run(folder, settings=analysis))
-    model = build_model(metrics, run.record, settings, characters_per_s=_characters(tables))
-    return Report(folder, run, metrics, model, tables, settings, analysis)
+    evidence = load_evidence(folder, settings=analysis)
+    capacities = read_capacity(evidence, settings.slo)
+    model = build_model(metrics, run.record, settings, capacities=capacities)
+    return Report(folder, run, metrics, model, tables, settings, evidence)
 
 
 def render(
     folder: Path,
-    formats: Sequence[str] = ("html", "md", "png"),
+    formats: Sequence[str] = DEFAULT_FORMATS,
     *,
     settings: ReportSettings | None = None,
     analysis: AnalysisSettings | None = None,
@@ -131,10 +135,11 @@ def _html(report: Report) -> list[Path]:
 
 def _compared(report: Report) -> Comparison | None:
     """The run's engines against its first one; None where there is one, or no common rate."""
-    if len(report.model.engines) < 2:
+    contenders = [Contender(name, name, report.evidence) for name in report.evidence.engines]
+    if len(contenders) < 2:
         return None
     try:
-        return compare(contenders_of([report.folder], settings=report.analysis))
+        return compare(contenders)
     except NotComparableError:
         return None
 
@@ -165,21 +170,6 @@ FORMATS: Mapping[str, Callable[[Report], list[Path]]] = {
     "csv": _csv,
 }
 """What `render` can write, in the order in which it writes them."""
-
-
-def _characters(tables: RunTables) -> dict[str, float]:
-    """Characters a second that were spoken well, by point; for the cost."""
-    found = {}
-    for point in tables.points:
-        begin, end = point.warmup_end_ns, point.measure_end_ns
-        if begin is None or end is None or end <= begin:
-            continue
-        cohort = tables.cohort(point.point_id)
-        spoken = cohort[(cohort["outcome"] == "ok") & (cohort["phase"] == str(Phase.MEASURE))]
-        found[point.point_id] = int(spoken["text"].fillna("").str.len().sum()) / (
-            (end - begin) / 1e9
-        )
-    return found
 
 
 def _write(path: Path, text: str) -> Path:

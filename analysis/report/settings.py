@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from analysis.cost import Pricing
 from analysis.slo import Slo
 
 __all__ = ["ReportSettings", "Slo"]
@@ -21,8 +22,7 @@ class ReportSettings:
 
     slo: Slo = field(default_factory=Slo)
     target_rate_rps: float | None = None
-    price_per_hour: float | None = None
-    currency: str = "USD"
+    pricing: Pricing | None = None
     has_audio: bool = True
     audio_budget_bytes: int = 8_000_000
     num_worst_clips: int = 10

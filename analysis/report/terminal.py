@@ -32,7 +32,7 @@ def print_summary(
     run: RunRecord | None = None,
     settings: ReportSettings | None = None,
 ) -> None:
-    """Print what metrics.json says; with the run's head, its environment's notes, too."""
+    """Print what metrics.json alone can say: all but the capacity and the cost."""
     print_model(build_model(metrics, run, settings or ReportSettings()), console)
 
 

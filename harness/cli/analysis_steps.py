@@ -5,16 +5,18 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import typer
 
 from harness.errors import MissingExtraError
 
-__all__ = ["WordScoring", "analyse", "print_metrics", "require_whisper", "score_words"]
+if TYPE_CHECKING:
+    from analysis.report import Report
+
+__all__ = ["WordScoring", "analyse", "print_report", "require_whisper", "score_words"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +31,8 @@ class WordScoring:
     allow_download: bool = False
 
 
-def analyse(folder: Path, *, words: WordScoring | None = None) -> dict[str, Any]:
-    """Derive, hear, aggregate and render; returns what is in derived/metrics.json.
+def analyse(folder: Path, *, words: WordScoring | None = None) -> Report:
+    """Derive, hear, aggregate and write the report; returns it.
 
     Args:
         folder: of a closed run.
@@ -39,14 +41,13 @@ def analyse(folder: Path, *, words: WordScoring | None = None) -> dict[str, Any]
     Raises:
         AnalysisError: the folder cannot be analysed, or the recogniser is missing.
     """
-    from analysis.aggregate import summarise_run
-    from analysis.report import render
+    from analysis.report import DEFAULT_FORMATS, load_report, write_formats
 
     if words is not None:
         score_words(folder, words)
-    metrics = summarise_run(folder)
-    render(folder)
-    return metrics
+    report = load_report(folder)
+    write_formats(report, DEFAULT_FORMATS)
+    return report
 
 
 def require_whisper(remedy: str) -> None:
@@ -108,13 +109,13 @@ class _Counter:
             sys.stderr.write("\n")
 
 
-def print_metrics(metrics: Mapping[str, Any], *, is_json: bool) -> None:
-    """The summary on stdout: JSON for scripts, tables for people."""
+def print_report(report: Report, *, is_json: bool) -> None:
+    """The summary on stdout: metrics.json for scripts, tables for people."""
     if is_json:
-        typer.echo(json.dumps(metrics, allow_nan=False))
+        typer.echo(json.dumps(report.metrics, allow_nan=False))
         return
     from rich.console import Console
 
-    from analysis.report.terminal import print_summary
+    from analysis.report.terminal import print_model
 
-    print_summary(metrics, Console())
+    print_model(report.model, Console())

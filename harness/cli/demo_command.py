@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.cli.analysis_steps import WordScoring, analyse, print_metrics
+from harness.cli.analysis_steps import WordScoring, analyse, print_report
 from harness.cli.run_command import execute
 from harness.cli.serve import PiperMode, PiperPolicy, piper_arguments
 from harness.clock import RunClock
@@ -62,8 +62,8 @@ def run_demo(request: DemoRequest) -> None:
         service_s = _slower_service_s(base_urls)
         result = _sweep(shape, base_urls, service_s, request.out)
     _stop_if_interrupted(result)
-    metrics = analyse(request.out, words=_words(service_s) if request.has_wer else None)
-    print_metrics(metrics, is_json=request.is_json)
+    report = analyse(request.out, words=_words(service_s) if request.has_wer else None)
+    print_report(report, is_json=request.is_json)
     _say_where(request.out)
     if result.num_ok == 0:
         raise AllRequestsFailedError(f"{request.out}: all {result.num_measured} requests failed")

@@ -89,6 +89,7 @@ def report(
     json_: JsonOption = False,
 ) -> None:
     """Analyse a run, print its summary and write its report; or hold several against each other."""
+    from analysis.cost import Pricing
     from analysis.report import ReportSettings
     from analysis.slo import Slo, load_slo
     from harness.cli.analysis_steps import WordScoring
@@ -105,7 +106,7 @@ def report(
     settings = ReportSettings(
         slo=load_slo(slo) if slo else Slo(),
         target_rate_rps=target_rate,
-        price_per_hour=price_per_hour,
+        pricing=None if price_per_hour is None else Pricing(per_hour=price_per_hour),
         has_audio=not no_audio,
         audio_budget_bytes=round(audio_mb * 1_000_000),
     )

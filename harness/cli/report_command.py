@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import typer
-
 from analysis.errors import AnalysisError
 from analysis.playback import IMMEDIATE, StartRule, buffer_ms, delay_ms
 from analysis.report import ReportSettings
 from analysis.report.render import FORMATS, load_report, write_formats
-from analysis.report.terminal import print_model
 from analysis.view import AnalysisSettings
-from harness.cli.analysis_steps import WordScoring, score_words
+from harness.cli.analysis_steps import WordScoring, print_report, score_words
 
 __all__ = ["ReportRequest", "compare_reports", "make_report", "parse_formats", "parse_start"]
 
@@ -49,12 +45,7 @@ def make_report(request: ReportRequest) -> None:
         score_words(request.folder, request.words)
     report = load_report(request.folder, settings=request.settings, analysis=analysis)
     written = write_formats(report, formats)
-    if request.is_json:
-        typer.echo(json.dumps(report.metrics, allow_nan=False))
-    else:
-        from rich.console import Console
-
-        print_model(report.model, Console())
+    print_report(report, is_json=request.is_json)
     for path in written:
         sys.stderr.write(f"wrote {path}\n")
 

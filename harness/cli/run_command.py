@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from harness.cli.analysis_steps import WordScoring, analyse, print_metrics, require_whisper
+from harness.cli.analysis_steps import WordScoring, analyse, print_report, require_whisper
 from harness.cli.progress import ProgressLine
 from harness.cli.scenario_options import Choices, choose_scenario
 from harness.clock import RunClock
@@ -116,9 +116,9 @@ def _finish(request: RunRequest, result: RunResult) -> None:
         )
     is_invalid = False
     if request.has_report:
-        metrics = analyse(result.folder, words=WordScoring() if request.has_wer else None)
-        print_metrics(metrics, is_json=request.is_json)
-        is_invalid = _has_invalid_point(metrics, open_run(result.folder).record)
+        report = analyse(result.folder, words=WordScoring() if request.has_wer else None)
+        print_report(report, is_json=request.is_json)
+        is_invalid = _has_invalid_point(report.metrics, open_run(result.folder).record)
     if result.status is RunStatus.INCOMPLETE:
         raise LoadStoppedError(f"{result.folder}: {result.reason}")
     if result.num_ok == 0 and result.num_measured:

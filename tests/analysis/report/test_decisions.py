@@ -7,12 +7,13 @@ import dataclasses
 
 import pytest
 
+from analysis.capacity import Capacity, CapacityStatus, CurvePoint, read_capacity
+from analysis.cost import Pricing
 from analysis.report.build import build_model
-from analysis.report.decisions import misses, target_rate
+from analysis.report.decisions import target_rate
 from analysis.report.model import Tone
-from analysis.report.settings import ReportSettings, Slo
-
-EASY = Slo(audible_ttfa_p95_ms=10_000, underrun_rate=1.0, failure_rate=1.0, wer=100.0)
+from analysis.report.settings import ReportSettings
+from analysis.slo import Slo
 
 
 @pytest.fixture
@@ -69,36 +70,58 @@ def test_invalid_point_is_a_problem(metrics):
     assert Tone.BAD is decisions(metrics)["Can"].tone
 
 
-def test_capacity_at_the_highest_rate_is_only_a_lower_bound(metrics):
-    """The limit was not found, and the words say so."""
-    finding = decisions(metrics, slo=EASY)["Highest"].findings[0]
-
-    assert ("at least 2/s", Tone.GOOD) == (finding.cell.text, finding.cell.tone)
-
-
-def test_capacity_names_what_the_next_rate_misses(metrics):
-    """A limit without its reason is no use."""
-    points_of(metrics, "stream")[2]["load"] = "overloaded"
-    finding = decisions(metrics, slo=EASY)["Highest"].findings[0]
-
-    assert ("1/s", "at 2/s: overloaded") == (finding.cell.text, finding.cell.note)
+def capacity(**fields):
+    """An answer about one engine: met at 1/s, missed at 2/s."""
+    point = CurvePoint(2.0, 1, 0, 0, 0.0, (), ("underrun rate 0.4",), 0, None, 40.0, 2.0)
+    met = dataclasses.replace(point, rate_rps=1.0, num_met=1, fitted=1.0, misses=())
+    values = {
+        "engine": "one", "objective": "p95 below something", "status": CapacityStatus.ENCLOSED,
+        "lo_rps": 1.0, "hi_rps": 2.0, "best_rps": 1.0, "listeners": None, "curve": (met, point),
+    }  # fmt: skip
+    return Capacity(**{**values, **fields})
 
 
-def test_unreached_percentile_misses_every_objective(loaded):
-    """However generous the limit."""
-    point = next(
-        point for point in loaded.model.points if point.metrics["audible_ttfa"].p95.value is None
+def capacity_card(metrics, found, **settings):
+    """The answer about capacity."""
+    model = build_model(metrics, None, ReportSettings(**settings), capacities=[found])
+    return next(d for d in model.decisions if d.question.startswith("Highest"))
+
+
+def test_capacity_is_an_interval_with_what_the_next_rate_missed(metrics):
+    """Met at 1/s; 2/s is outside, and why."""
+    card = capacity_card(metrics, capacity())
+
+    assert ("1/s, below 2/s", "at 2/s: underrun rate 0.4", Tone.GOOD) == (
+        card.findings[0].cell.text,
+        card.findings[0].cell.note,
+        card.tone,
     )
+    assert "Objective: p95 below something." == card.note
 
-    assert any("not reached" in text for text in misses(point, EASY, None))
+
+@pytest.mark.parametrize(
+    ("fields", "text", "tone"),
+    [
+        ({"hi_rps": None, "lo_rps": 2.0}, "at least 2/s", Tone.GOOD),
+        ({"lo_rps": None}, "below 2/s", Tone.BAD),
+        ({"lo_rps": None, "hi_rps": None}, "no rate that was measured", Tone.BAD),
+        ({"status": CapacityStatus.NO_DATA}, "not measured", Tone.NONE),
+    ],
+)
+def test_open_ends_of_a_capacity_stay_open(metrics, fields, text, tone):
+    """A bound that was not found is not invented."""
+    card = capacity_card(metrics, capacity(**fields))
+
+    assert (text, tone) == (card.findings[0].cell.text, card.tone)
 
 
-def test_word_error_rate_counts_only_where_somebody_listened(loaded):
-    """Unmeasured is neither good nor bad."""
-    point = loaded.model.points[0]
-    strict = dataclasses.replace(EASY, wer=0.05)
+def test_report_of_a_run_says_what_the_capacity_command_says(loaded):
+    """One objective, one answer."""
+    card = next(d for d in loaded.model.decisions if d.question.startswith("Highest"))
+    found = read_capacity(loaded.evidence, Slo())
 
-    assert ((), ("WER 20 %",)) == (misses(point, strict, None), misses(point, strict, 0.2))
+    assert [each.engine for each in found] == [finding.who for finding in card.findings]
+    assert [each.lo_rps for each in found] == [finding.cell.value for finding in card.findings]
 
 
 def test_zero_of_a_handful_is_no_proof_of_smooth_playback(metrics):
@@ -131,15 +154,22 @@ def test_missing_word_error_rate_says_why(metrics):
     assert ("not measured", "nobody listened") == (finding.cell.text, finding.cell.note)
 
 
-def test_cost_is_price_over_characters_of_an_hour(loaded):
-    """2 USD an hour at 10 characters a second: 55.56 USD for a million."""
-    settings = ReportSettings(price_per_hour=2.0)
-    speeds = {point.point_id: 10.0 for point in loaded.model.points}
-    model = build_model(loaded.metrics, None, settings, characters_per_s=speeds)
-    cost = model.decisions[-1]
+def test_cost_is_that_of_the_rate_inside_the_objective(metrics):
+    """2 USD an hour, 1 request/s of 40 characters: 13.89 USD for a million."""
+    settings = ReportSettings(pricing=Pricing(per_hour=2.0))
+    model = build_model(metrics, None, settings, capacities=[capacity()])
+    finding = model.decisions[-1].findings[0]
 
-    assert ["55.56 USD per million characters"] * 2 == [f.cell.text for f in cost.findings]
-    assert "2 USD an hour" in cost.note
+    assert "13.89 USD per million characters" == finding.cell.text
+    assert "2 USD per replica and hour" in finding.cell.note
+
+
+def test_no_rate_inside_the_objective_has_no_cost(metrics):
+    """A price for speech that nobody should ship is no price."""
+    settings = ReportSettings(pricing=Pricing(per_hour=2.0))
+    model = build_model(metrics, None, settings, capacities=[capacity(lo_rps=None)])
+
+    assert "not measured" == model.decisions[-1].findings[0].cell.text
 
 
 def test_without_a_price_there_is_no_cost(loaded):
