@@ -133,7 +133,9 @@ class Connection:
         return True
 
     def write(self, data: bytes) -> None:
-        """Write plain bytes in one send."""
+        """Write plain bytes in one send; none make no send."""
+        if not data:
+            return
         wire = bytearray()
         for start in range(0, len(data), _MAX_RECORD_BYTES):
             piece = data[start : start + _MAX_RECORD_BYTES]

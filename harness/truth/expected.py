@@ -248,7 +248,9 @@ def _expected(
     head = first_body = end = None
     for item in items:
         if item.kind == ItemKind.HEAD:
-            head = line.arrival(item.plain_end - 1)
+            # A transport without a head has no bytes of it either.
+            is_empty = item.plain_start == item.plain_end
+            head = None if is_empty else line.arrival(item.plain_end - 1)
         elif item.kind == ItemKind.END:
             end = line.arrival(item.plain_end - 1)
         elif item.num_payload:

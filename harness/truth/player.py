@@ -99,9 +99,8 @@ class Player:
             self._put(item)
         size = len(self._waiting) if step.flush_bytes is None else step.flush_bytes
         data = bytes(self._waiting[:size])
-        if data:
-            del self._waiting[:size]
-            self._connection.write(data)
+        del self._waiting[:size]
+        self._connection.write(data)
         if step.ending is not None:
             self._connection.close(is_broken=step.ending is Ending.RESET)
 

@@ -1,4 +1,4 @@
-"""What a client asks of the truth server: its own small reading of HTTP requests.
+"""What a client asks of the truth server: its own small reading of HTTP and of frames.
 
 A speech request names a script in its JSON field `input`, and how it wants the reply framed in
 `stream_format` (`audio` or `sse`). `/health` says who this is, `/truth/log` what was sent so far.
@@ -14,6 +14,15 @@ from typing import Any
 import orjson
 
 from harness.truth.framing import ChunkedFraming, Framing, SseFraming
+from harness.truth.websocket import (
+    CloseAsked,
+    FrameError,
+    TextMessage,
+    WebSocketFraming,
+    accept,
+    error_message,
+    take_frame,
+)
 
 __all__ = ["LOG_PATH", "SERVER_NAME", "SPEECH_PATH", "Answer", "Ask", "Protocol", "ShowLog"]
 
@@ -57,9 +66,14 @@ class Protocol:
 
     def __init__(self, scripts: Collection[str]) -> None:
         self._scripts = scripts
+        self._is_websocket = False
+        self._text = ""
 
     def take(self, inbox: bytearray) -> Ask | Answer | ShowLog | None:
         """The next request, removed from `inbox`; None until it is whole."""
+        return self._take_message(inbox) if self._is_websocket else self._take_http(inbox)
+
+    def _take_http(self, inbox: bytearray) -> Ask | Answer | ShowLog | None:
         end = inbox.find(b"\r\n\r\n")
         if end < 0:
             return (
@@ -77,6 +91,9 @@ class Protocol:
         body = bytes(inbox[end + 4 : total])
         del inbox[:total]
         method, _, rest = first.partition(" ")
+        if headers.get("upgrade", "").lower() == "websocket":
+            self._is_websocket = True
+            return Answer(accept(headers.get("sec-websocket-key", "")))
         return self._route(method, rest.partition(" ")[0], body)
 
     def _route(self, method: str, path: str, body: bytes) -> Ask | Answer | ShowLog:
@@ -103,6 +120,25 @@ class Protocol:
         if form not in _FRAMINGS:
             return _json(400, {"error": {"message": f"stream_format {form!r} is not audio or sse"}})
         return Ask(script, _FRAMINGS[form]())
+
+    def _take_message(self, inbox: bytearray) -> Ask | Answer | None:
+        """`Speak` names the script, `Flush` asks for it; other messages are heard and forgotten."""
+        try:
+            frame = take_frame(inbox)
+        except FrameError as fault:
+            return Answer(error_message(str(fault)), is_last=True)
+        if isinstance(frame, CloseAsked):
+            return Answer(frame.answer, is_last=True)
+        if not isinstance(frame, TextMessage):
+            return None if frame is None else Answer(frame)
+        if frame.content.get("type") == "Speak":
+            self._text += str(frame.content.get("text", ""))
+        elif frame.content.get("type") == "Flush":
+            script, self._text = self._text, ""
+            if script not in self._scripts:
+                return Answer(error_message(f"no script {script!r}; GET /health lists them"))
+            return Ask(script, WebSocketFraming())
+        return Answer(b"")
 
     @staticmethod
     def _error(status: int, text: str) -> Answer:

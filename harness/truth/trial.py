@@ -26,7 +26,7 @@ from harness.scenario import Scenario, parse_scenario
 from harness.truth.book import save_scripts
 from harness.truth.certificate import write_certificate
 from harness.truth.log import TruthLog, read_log
-from harness.truth.script import Script
+from harness.truth.script import Container, Script
 
 __all__ = [
     "CONTRACT",
@@ -48,11 +48,27 @@ class Transport(StrEnum):
 
     HTTP = "http"  # chunked
     HTTPS = "https"  # the same over TLS
+    SSE = "sse"  # base64 in server-sent events
+    WS = "ws"  # WebSocket, binary messages
+    WSS = "wss"
 
     @property
     def is_sealed(self) -> bool:
         """Whether bytes are encrypted."""
-        return self is Transport.HTTPS
+        return self in (Transport.HTTPS, Transport.WSS)
+
+    @property
+    def engine(self) -> dict[str, Any]:
+        """Which adapter speaks it, as an engine of a scenario."""
+        if self in (Transport.WS, Transport.WSS):
+            return {"contract": "deepgram-ws"}
+        params = {"stream_format": "sse"} if self is Transport.SSE else {}
+        return {"contract": str(CONTRACT), "params": params}
+
+    def can_carry(self, script: Script) -> bool:
+        """Whether a script makes sense over it: only plain bodies carry a container."""
+        has_types = self in (Transport.HTTP, Transport.HTTPS)
+        return has_types or script.container is Container.RAW
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +185,15 @@ def trial_scenario(
     prompts = folder / "prompts.yaml"
     entries = [
         {"id": f"{name}.{turn}", "text": name}
-        for name in scripts
+        for name, script in scripts.items()
+        if settings.transport.can_carry(script)
         for turn in range(settings.shares.get(name, 1))
     ]
     prompts.write_text(json.dumps({"prompts": entries}), encoding="utf-8")
     data: dict[str, Any] = {
         "schema": 1,
         "name": f"accuracy-{settings.transport.value}-{settings.streams}",
-        "engines": [{"name": "truth", "contract": str(CONTRACT), "base_url": base_url}],
+        "engines": [{"name": "truth", "base_url": base_url, **settings.transport.engine}],
         "arrivals": {
             "process": "poisson",
             "rates_rps": [settings.rate_rps],
