@@ -3,32 +3,44 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import ssl
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from analysis.accuracy import Accuracy, measure_accuracy
 from analysis.aggregate import summarise_run
+from analysis.metrics import request_metrics
+from analysis.stamps import StampRule
+from analysis.view import AnalysisContext, RequestView, view_request
+from engines import registry
+from engines.base import SpeechRequest
 from harness.child import start_child
 from harness.clock import RunClock
 from harness.environment import Environment
 from harness.loop import run as run_on_loop
 from harness.plan import plan_run
-from harness.records import PointRecord
+from harness.records import PointRecord, StampSource
 from harness.runner import RunObserver, SilentObserver, run_scenario
 from harness.scenario import parse_scenario
+from harness.settings import ConnectionMode, ConnectionSettings, WireSettings
+from harness.single import single
 from harness.store import open_run
 from harness.truth.book import by_name, save_scripts
 from harness.truth.certificate import write_certificate
-from harness.truth.expected import ExpectedReply, expected_replies
+from harness.truth.expected import Bracket, ExpectedReply, expected_replies
 from harness.truth.log import TruthLog, parse_log
 from harness.truth.script import (
+    Container,
     Ending,
+    Item,
+    ItemKind,
     Script,
+    Step,
     back_to_back,
     cut_off,
     delayed_end,
@@ -38,9 +50,17 @@ from harness.truth.script import (
     split,
 )
 from harness.truth.sound import Sound
-from harness.truth.trial import Transport, TrialSettings, trial_scenario
+from harness.truth.trial import CONTRACT, Transport, TrialSettings, trial_scenario
 
-__all__ = ["REPLY_MS", "Judged", "TruthSite", "short_scripts", "truth_site"]
+__all__ = [
+    "REPLY_MS",
+    "Heard",
+    "Judged",
+    "TruthSite",
+    "case_scripts",
+    "short_scripts",
+    "truth_site",
+]
 
 REPLY_MS = 480.0
 
@@ -65,6 +85,60 @@ def short_scripts() -> dict[str, Script]:
             cut_off(base, "cut-off", chunk=8, ending=Ending.CLOSE),
         ]
     )
+
+
+def case_scripts() -> dict[str, Script]:
+    """Replies from practice, each with an answer that is easy to get wrong."""
+
+    def reply(name: str, chunks: Sequence[tuple[float, float]], lead_ms: float = 0.0) -> Script:
+        """Chunks as (at ms, ms of audio), the end in one send with the last."""
+        sound = Sound(duration_ms=sum(length for _, length in chunks), lead_ms=lead_ms)
+        steps = [Step(at_ms=0, put=(Item(kind=ItemKind.HEAD),))]
+        for index, (at_ms, length_ms) in enumerate(chunks, start=1):
+            audio = Item(kind=ItemKind.AUDIO, samples=sound.num_samples(length_ms))
+            end = (Item(kind=ItemKind.END),) if index == len(chunks) else ()
+            steps.append(Step(at_ms=at_ms, put=(audio, *end)))
+        return Script(name=name, sound=sound, steps=tuple(steps))
+
+    header_first = reply("header-first", [(300 + 10 * i, 10) for i in range(20)])
+    head, *rest = header_first.steps
+    container = Step(at_ms=50, put=(Item(kind=ItemKind.CONTAINER),))
+    return by_name(
+        [
+            reply("tone-in-time", [(20, 400), (300, 500)], lead_ms=400),
+            reply("tone-too-late", [(20, 400), (600, 500)], lead_ms=400),
+            reply("hasty-start", [(100, 80), (400, 640), (900, 640)]),
+            reply("steady", [(25 + 20 * i, 25) for i in range(20)]),
+            reply("two-bursts", [(205 if i < 10 else 405, 25) for i in range(20)]),
+            Script(
+                name="header-first",
+                sound=header_first.sound,
+                steps=(head, container, *rest),
+                container=Container.WAV,
+            ),
+        ]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """One reply as analysis sees it, and the truth about it on the same clock."""
+
+    view: RequestView
+    truth: ExpectedReply
+    shift_ns: int
+
+    @property
+    def metrics(self) -> dict[str, float | None]:
+        """Every request metric by name."""
+        return {metric.name: metric.compute(self.view) for metric in request_metrics()}
+
+    def since_dispatch_ms(self, bracket: Bracket | None) -> tuple[float, float]:
+        """A moment of the truth as latency: not less, not more."""
+        assert bracket is not None
+        assert bracket.hi_ns is not None
+        origin_ns = self.view.record.dispatched_ns - self.shift_ns
+        return (bracket.lo_ns - origin_ns) / 1e6, (bracket.hi_ns - origin_ns) / 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +173,12 @@ class TruthSite:
     scripts: dict[str, Script]
     transport: Transport = Transport.HTTP
     ca_file: Path | None = None
-    shares: dict[str, int] = field(default_factory=dict)
+    names: tuple[str, ...] = ()  # of the scripts that a run draws from; none: all
+
+    def over(self, transport: Transport) -> TruthSite:
+        """The same server, asked in another way."""
+        assert transport.is_sealed == self.transport.is_sealed
+        return replace(self, transport=transport)
 
     def log(self) -> TruthLog:
         """Everything it did so far."""
@@ -113,6 +192,17 @@ class TruthSite:
     def expected(self) -> dict[int, ExpectedReply]:
         """What its clients should have measured."""
         return expected_replies(self.log(), self.scripts)
+
+    def say(self, name: str) -> Heard:
+        """One reply, outside a run."""
+        clock = RunClock()
+        adapter = registry.create(str(CONTRACT), base_url=self.base_url)
+        wire = WireSettings(connections=ConnectionSettings(mode=ConnectionMode.COLD))
+        said = run_on_loop(single(adapter, SpeechRequest("one", name), settings=wire, clock=clock))
+        rule = StampRule(StampSource.KERNEL, clock.uncertainty_ns)
+        view = view_request(said.record, said.payload, AnalysisContext(stamps=rule))
+        number = json.loads(said.record.server_timing or "{}")["truth_request"]
+        return Heard(view, self.expected()[int(number)], clock.from_monotonic_ns(0))
 
     def run(self, folder: Path, **settings: Any) -> Judged:
         """`record`, then `judge`."""
@@ -142,7 +232,8 @@ class TruthSite:
         seed: int = 1,
     ) -> Path:
         """One ordinary run into `folder`/run; `change` may alter the scenario as plain data."""
-        chosen = {name: self.scripts[name] for name in scripts} if scripts else self.scripts
+        names = scripts or self.names or tuple(self.scripts)
+        chosen = {name: self.scripts[name] for name in names}
         settings = TrialSettings(
             transport=self.transport,
             streams=streams,
@@ -173,7 +264,11 @@ class TruthSite:
 
 @contextlib.contextmanager
 def truth_site(
-    folder: Path, scripts: dict[str, Script], *, transport: Transport = Transport.HTTP
+    folder: Path,
+    scripts: dict[str, Script],
+    *,
+    transport: Transport = Transport.HTTP,
+    names: tuple[str, ...] = (),
 ) -> Iterator[TruthSite]:
     """Serve scripts from a process of its own while the block lasts."""
     book = folder / "scripts.json"
@@ -186,4 +281,4 @@ def truth_site(
         argv += [f"--cert={files.certificate}", f"--key={files.key}"]
         ca_file = files.certificate
     with start_child(argv, name="truth server", ready_s=20, clock=RunClock()) as server:
-        yield TruthSite(server.base_url, scripts, transport, ca_file)
+        yield TruthSite(server.base_url, scripts, transport, ca_file, names)
