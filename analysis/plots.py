@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.errors import RunDataError
-from analysis.report.curves import curve, dodged, read_percentile, read_share
+from analysis.report.curves import curve, dodged, rate_ticks, read_percentile, read_share
 from analysis.report.model import EngineView, ReportModel
 from analysis.report.palette import INK_LIGHT, MARKERS, SERIES
 from analysis.report.svg import Point
@@ -28,8 +28,7 @@ __all__ = ["FIGURES", "Format", "write_figures"]
 Format = str
 _SIZE_INCHES = (7.2, 4.4)
 _DPI = 160
-_MAX_RATE_TICKS = 9
-_LEGEND_COLUMNS = 3
+_LEGEND_LETTERS = 84  # that fit beside each other over the plot, keys included
 _STYLE: Any = {  # matplotlib types its keys one by one
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same picture on every machine
     "font.size": 10,
@@ -52,6 +51,13 @@ _STYLE: Any = {  # matplotlib types its keys one by one
     "svg.hashsalt": "earwitness",
     "figure.facecolor": "white",
     "savefig.facecolor": "white",
+}
+
+_MARKER: Any = {
+    "linewidth": 1.8,
+    "markersize": 5.5,
+    "markerfacecolor": "white",
+    "markeredgewidth": 1.5,
 }
 
 
@@ -145,9 +151,15 @@ def _latency(model: ReportModel, axes: Axes) -> bool:
             found = curve(engine, read_percentile("audible_ttfa", percent))
             missing += [_Gap(rate_rps, engine.series) for rate_rps in found.missing]
             points = dodged(found.points, engine, model.engines)
-            _draw(axes, engine, points, f"{engine.name}, p{percent}", dash)
+            _draw(axes, engine, points, "", dash)
     if not axes.has_data():
         return False
+    # Engines and dashes apart: half the entries, and an engine that reached nothing has one, too.
+    for engine in model.engines:
+        colour, marker = _look(engine.series)
+        axes.plot([], [], color=colour, marker=marker, label=engine.name, **_MARKER)
+    for dash, name in (("--", "p50"), ("-", "p95")):
+        axes.plot([], [], dash, color="#565d68", linewidth=1.8, label=name)
     axes.set_ylabel("audible TTFA (ms)")
     axes.set_ylim(0, axes.get_ylim()[1] * 1.06)
     _finish(model, axes, "Audible TTFA against offered rate", missing)
@@ -207,10 +219,7 @@ def _draw(axes: Axes, engine: EngineView, points: Sequence[Point], label: str, d
         return
     colour, marker = _look(engine.series)
     xs, ys = [point.x for point in points], [point.y for point in points]
-    axes.plot(
-        xs, ys, dash, color=colour, marker=marker, label=label, linewidth=1.8, markersize=5.5,
-        markerfacecolor="white", markeredgewidth=1.5, zorder=3,
-    )  # fmt: skip
+    axes.plot(xs, ys, dash, color=colour, marker=marker, label=label or None, zorder=3, **_MARKER)
     for point in points:
         if point.lo is None:
             continue
@@ -228,8 +237,8 @@ def _finish(model: ReportModel, axes: Axes, title: str, gaps: Iterable[_Gap]) ->
     rates = sorted({point.rate_rps for point in model.points})
     axes.set_xlabel("offered rate (requests/s)")
     axes.set_xlim(left=0, right=rates[-1] * 1.06)
-    if len(rates) <= _MAX_RATE_TICKS:
-        axes.set_xticks(rates, [f"{rate_rps:.3g}" for rate_rps in rates])
+    ticks = rate_ticks(model.engines)
+    axes.set_xticks(ticks, [f"{rate_rps:.3g}" for rate_rps in ticks])
     for number, gap in enumerate(sorted(gaps, key=lambda gap: gap.rate_rps)):
         colour, _ = _look(gap.series)
         axes.plot(
@@ -237,12 +246,11 @@ def _finish(model: ReportModel, axes: Axes, title: str, gaps: Iterable[_Gap]) ->
             transform=axes.get_xaxis_transform(), linestyle="none",
             label=None if number else "not reached",
         )  # fmt: skip
-    handles, _ = axes.get_legend_handles_labels()
-    rows = -(-len(handles) // _LEGEND_COLUMNS)
+    handles, labels = axes.get_legend_handles_labels()
+    columns = max(1, min(4, _LEGEND_LETTERS // (max(map(len, labels)) + 8)))
+    rows = -(-len(handles) // columns)
     axes.set_title(title, pad=10 + 17 * rows)
-    axes.legend(
-        loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=_LEGEND_COLUMNS, borderaxespad=0.3
-    )
+    axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=columns, borderaxespad=0.3)
 
 
 def _has_one_seed(model: ReportModel) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from analysis.load import in_flight_over
-from analysis.report.curves import Reader, curve, dodged, read_percentile, read_share
+from analysis.report.curves import Reader, curve, dodged, rate_ticks, read_percentile, read_share
 from analysis.report.model import EngineView, PointView, ReportModel
 from analysis.report.svg import (
     Axis,
@@ -44,7 +44,6 @@ _TITLES = {"audible_ttfa": "audible TTFA", "audible_received": "first sound rece
 # More dots than this are no easier to read, only slower to draw.
 _MAX_DOTS = 1500
 _MAX_STEPS = 600
-_MAX_RATE_TICKS = 8
 _SHOWN_DELAY_MS = 200.0
 
 
@@ -100,13 +99,13 @@ def share_chart(
 
 def _rate_axis(engines: Sequence[EngineView]) -> Axis:
     """From zero to just past the highest rate, labelled at the rates that were measured."""
-    rates = sorted({each for engine in engines for each in engine.rates})
+    highest = max(each for engine in engines for each in engine.rates)
     return Axis(
         "offered rate (requests/s)",
         is_exact=True,
         low=0.0,
-        high=rates[-1] * 1.06,
-        ticks=tuple(rates) if len(rates) <= _MAX_RATE_TICKS else (),
+        high=highest * 1.06,
+        ticks=rate_ticks(engines),
     )
 
 

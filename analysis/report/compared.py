@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from analysis.compare import Comparison, Finding, MetricDifference, RateComparison
 from analysis.compare_words import interval_words, sentence, signed_words, value_words
+from analysis.report.curves import spread_ticks
 from analysis.report.markup import Markup, el
 from analysis.report.model import Cell, Column, Decision, ReportModel, Table, Tone
 from analysis.report.model import Finding as DecisionFinding
@@ -84,13 +85,22 @@ def _pairs(found: Comparison) -> list[_Pair]:
 def compared_section(found: Comparison, model: ReportModel) -> Markup:
     """Sentences, differences against rate, and the table behind them."""
     parts: list[object] = [el("ul", *(_sentence(at) for at in found.rates), cls="sentences")]
-    for number, pair in enumerate(_pairs(found)):
+    pairs = _pairs(found)
+    for number, pair in enumerate(pairs):
         charts = [
             figure_markup(difference_chart(pair.rates, metric, statistic, number), model)
             for metric, statistic in _CHARTED
         ]
-        parts.append(el("div", *charts, cls="grid-charts"))
-        parts.append(table_markup(difference_table(pair.rates)))
+        parts.append(
+            el(
+                "details",
+                el("summary", f"{pair.second} against {pair.first}: differences at every rate"),
+                el("div", *charts, cls="grid-charts"),
+                table_markup(difference_table(pair.rates)),
+                cls="point",
+                open=len(pairs) == 1,
+            )
+        )
     return page_section("compared", "One engine against the other", *parts)
 
 
@@ -130,7 +140,7 @@ def difference_chart(
             is_exact=True,
             low=0.0,
             high=max(at.rate_rps for at in rates) * 1.06,
-            ticks=tuple(sorted({at.rate_rps for at in rates})[:8]),
+            ticks=spread_ticks([at.rate_rps for at in rates]),
         ),
         y=Axis("difference (ms)"),
         marks=(Rule(0.0, "no difference"), Line(tuple(points), number % 6, name)),

@@ -13,7 +13,19 @@ from analysis.report.model import EngineView, PointView
 from analysis.report.svg import Point
 from analysis.report.words import point_value
 
-__all__ = ["Curve", "Reader", "curve", "dodged", "read_percentile", "read_share"]
+__all__ = [
+    "Curve",
+    "Reader",
+    "curve",
+    "dodged",
+    "rate_ticks",
+    "read_percentile",
+    "read_share",
+    "spread_ticks",
+]
+
+# Width of a tick's label as a share of the axis.
+_LABEL_ROOM = 0.07
 
 Reader = Callable[[PointView], Point | None]
 
@@ -50,9 +62,25 @@ def dodged(
     points: Sequence[Point], engine: EngineView, engines: Sequence[EngineView]
 ) -> tuple[Point, ...]:
     """Points moved sideways by a hair, so that intervals at one rate do not cover each other."""
-    step = 0.008 * max(rate_rps for each in engines for rate_rps in each.rates)
+    share = min(0.008, 0.02 / max(1, len(engines) - 1))
+    step = share * max(rate_rps for each in engines for rate_rps in each.rates)
     shift = step * (engine.series - (len(engines) - 1) / 2)
     return tuple(replace(point, x=point.x + shift) for point in points)
+
+
+def rate_ticks(engines: Sequence[EngineView]) -> tuple[float, ...]:
+    """Measured rates to label an axis with, less those whose labels would collide."""
+    return spread_ticks([each for engine in engines for each in engine.rates])
+
+
+def spread_ticks(values: Sequence[float]) -> tuple[float, ...]:
+    """From the highest down, values that leave room for each other's labels."""
+    ordered = sorted(set(values), reverse=True)
+    kept: list[float] = []
+    for each in ordered:
+        if not kept or kept[-1] - each >= _LABEL_ROOM * ordered[0]:
+            kept.append(each)
+    return tuple(reversed(kept))
 
 
 def read_percentile(metric: str, percent: int) -> Reader:

@@ -159,7 +159,7 @@ def _capacity(capacities: Sequence[Capacity]) -> Decision:
     findings = []
     for found in capacities:
         failed = next((p for p in found.curve if p.rate_rps == found.hi_rps), None)
-        note = f"at {rate(failed.rate_rps)}: {', '.join(failed.misses)}" if failed else ""
+        note = f"at {rate(failed.rate_rps)}: {_few(failed.misses)}" if failed else ""
         if found.status is CapacityStatus.NO_DATA:
             cell = Cell(NOT_MEASURED, note="the client was invalid at every rate")
         elif found.lo_rps is None:
@@ -174,6 +174,12 @@ def _capacity(capacities: Sequence[Capacity]) -> Decision:
         findings.append(Finding(found.engine, cell))
     objective = capacities[0].objective
     return _decision("Highest rate inside the objective?", findings, f"Objective: {objective}.")
+
+
+def _few(texts: Sequence[str]) -> str:
+    """The first reasons; the table of points has all of them."""
+    more = f" and {len(texts) - 2} more" if len(texts) > 2 else ""
+    return f"{', '.join(texts[:2])}{more}"
 
 
 def _gaps(engines: Sequence[EngineView], target: float, slo: Slo, start_rule: str) -> Decision:
@@ -235,4 +241,6 @@ def _decision(
     question: str, findings: Sequence[Finding], note: str = "", details: tuple[str, ...] = ()
 ) -> Decision:
     tone = _worst(finding.cell.tone for finding in findings)
+    if len(findings) > 1 and len({finding.cell for finding in findings}) == 1:
+        findings = [Finding("every engine", findings[0].cell)]
     return Decision(question, tone, tuple(findings), note, details)

@@ -23,9 +23,10 @@ def conditions(metrics: Mapping[str, Any], run: RunRecord | None) -> tuple[Fact,
     ]
     warmup = sum(int(point["num_warmup_excluded"]) for point in metrics["points"])
     found.append(Fact("Warm-up", f"{count(warmup, 'request')} stored and left out of all figures"))
+    interrupted = sum(int(p["num_interrupted"]) for p in metrics["points"])
     cancelled = sum(int(p["outcomes"].get("cancelled", 0)) for p in metrics["points"])
-    if cancelled:
-        found.append(Fact("Cancelled", f"{count(cancelled, 'request')} by the scenario"))
+    if cancelled > interrupted:
+        found.append(Fact("Cancelled", f"{count(cancelled - interrupted, 'request')} by the scenario"))
     if run and (prompts := run.prompts or run.scenario.get("prompts")):
         found.append(Fact("Prompts", _prompts(prompts)))
     return tuple(found)

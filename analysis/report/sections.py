@@ -48,6 +48,7 @@ __all__ = [
     "waits_section",
 ]
 
+_MAX_OPEN = 4
 # Says in words what the colour of a card says; colour alone would be lost on some readers.
 _TONE_WORDS = {Tone.GOOD: "good", Tone.WARN: "caution", Tone.BAD: "problem", Tone.NONE: ""}
 
@@ -212,8 +213,12 @@ def points_section(model: ReportModel, tables: RunTables, target_rps: float) -> 
         for engine in model.engines
         if (chart := ecdf_chart(engine, tables)) is not None
     ]
+    # A page of many engines and seeds starts folded.
+    is_short = sum(len(engine.at(target_rps)) for engine in model.engines) <= _MAX_OPEN
     blocks = [
-        _point_block(point, engine, model, tables, is_open=point.rate_rps == target_rps)
+        _point_block(
+            point, engine, model, tables, is_open=is_short and point.rate_rps == target_rps
+        )
         for engine in model.engines
         for point in engine.points
     ]

@@ -310,7 +310,8 @@ def _missing(mark: Missing, plot: _Plot) -> str:
     if not mark.xs:
         return ""
     places = "".join(f"M{plot.x(x) - 5:.1f} {_TOP + 9}h10l-5 -9z" for x in mark.xs)
-    note = _text(_LEFT + 4, _TOP + 8, mark.label, "note", "start") if mark.label else ""
+    # Above the triangles, so that none can lie on it.
+    note = _text(_LEFT + 4, _TOP - 4, mark.label, "note", "start") if mark.label else ""
     return f'<path class="missing s{mark.series}" d="{places}"/>{note}'
 
 

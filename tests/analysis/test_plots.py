@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import pytest
@@ -31,7 +32,7 @@ def test_both_engines_are_in_one_latency_plot(svg_of):
     """p50 and p95 of each, in words in the legend."""
     texts = set(re.findall(r">([^<>]+)</text>", svg_of["latency"]))
 
-    assert {"stream, p50", "stream, p95", "sentence, p50", "sentence, p95"} <= texts
+    assert {"stream", "sentence", "p50", "p95"} <= texts
 
 
 def test_figure_says_what_it_rests_on(svg_of):
@@ -61,6 +62,17 @@ def test_unreached_percentile_is_drawn_as_such(tmp_path):
     ]
 
     assert "not reached" in path.read_text()
+
+
+def test_engine_that_reached_nothing_is_still_named(tmp_path):
+    """Its triangles at the top belong to somebody."""
+    shapes = {"one": STREAM, "dead": dataclasses.replace(STREAM, fail_share=1.0)}
+    report = load_report(report_run(tmp_path, engines=shapes, rates=(1.0,), num_requests=6))
+    [path] = [
+        p for p in write_figures(report.model, tmp_path, formats=("svg",)) if p.stem == "latency"
+    ]
+
+    assert ">dead</text>" in path.read_text()
 
 
 def test_simulated_figures_carry_a_watermark(tmp_path):

@@ -59,7 +59,7 @@ def test_verdicts_are_counted_and_reasons_given_once(metrics):
     """Six suspect points with one reason are one line."""
     trust = decisions(metrics)["Can"]
 
-    assert ["3 suspect", "3 suspect"] == [finding.cell.text for finding in trust.findings]
+    assert [("every engine", "3 suspect")] == [(f.who, f.cell.text) for f in trust.findings]
     assert any("(6 points)" in text for text in trust.details)
 
 
