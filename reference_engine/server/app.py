@@ -14,7 +14,9 @@ from reference_engine.server.ledger import Entry, Transport
 from reference_engine.server.live_protocol import PROTOCOL_NAME, CloseCode
 from reference_engine.server.live_session import LiveSession
 from reference_engine.server.openapi import openapi_document
+from reference_engine.server.preparation import SAMPLING_FIELDS
 from reference_engine.server.replies import ReplyError, error_reply
+from reference_engine.server.schemas import SpeechBody
 from reference_engine.server.service import Service, State
 from reference_engine.server.speech import ID_HEADER, public_id, serve_speech
 
@@ -32,6 +34,11 @@ _ALWAYS = frozenset({"/health", "/ready", "/metrics", "/openapi.json"})
 _PING_S = 20.0  # as the servers do whose protocol this is; a peer that vanished is found out
 # Room for one message too large to be told so by us instead of a bare close.
 _MESSAGE_HEADROOM = 4
+
+_FIELD_OF = {
+    "instruction": "instruct",
+    **{ours: theirs for theirs, ours in SAMPLING_FIELDS.items()},
+}
 
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -67,7 +74,10 @@ def _as_reply_error(error: RequestError | EngineClosedError) -> ReplyError:
         return ReplyError(429, str(error), code="over_capacity", retry_after_s=retry_s)
     if isinstance(error, EngineClosedError):
         return ReplyError(503, str(error), code="engine_closed", retry_after_s=1.0)
-    return ReplyError(error.status, str(error), code="unsayable", param="input")
+    # Such errors name the place first, by the engine's word for it where there is no field.
+    named = str(error).split(":", 1)[0]
+    param = named if named in SpeechBody.model_fields else _FIELD_OF.get(named, "input")
+    return ReplyError(error.status, str(error), code="unsayable", param=param)
 
 
 @web.middleware

@@ -6,6 +6,8 @@ Runs on the event loop or in a worker thread, never on the engine's.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from reference_engine.assemble import AssembledEngine
 from reference_engine.config import FixedChunks, Profile
@@ -16,20 +18,22 @@ from reference_engine.model.text.prompts import TextLayout
 from reference_engine.model_runner import ModelPrompt
 from reference_engine.server.schemas import GenerationFields, SpeechBody, StartMessage
 
-__all__ = ["chunk_ramp", "live_job", "sampling", "whole_job"]
+__all__ = ["SAMPLING_FIELDS", "chunk_ramp", "live_job", "sampling", "whole_job"]
 
 # The client's name of each setting, and ours.
-_SAMPLING_FIELDS = {
-    "do_sample": "do_sample",
-    "temperature": "temperature",
-    "top_k": "top_k",
-    "top_p": "top_p",
-    "repetition_penalty": "repetition_penalty",
-    "subtalker_dosample": "predictor_do_sample",
-    "subtalker_temperature": "predictor_temperature",
-    "subtalker_top_k": "predictor_top_k",
-    "subtalker_top_p": "predictor_top_p",
-}
+SAMPLING_FIELDS: Mapping[str, str] = MappingProxyType(
+    {
+        "do_sample": "do_sample",
+        "temperature": "temperature",
+        "top_k": "top_k",
+        "top_p": "top_p",
+        "repetition_penalty": "repetition_penalty",
+        "subtalker_dosample": "predictor_do_sample",
+        "subtalker_temperature": "predictor_temperature",
+        "subtalker_top_k": "predictor_top_k",
+        "subtalker_top_p": "predictor_top_p",
+    }
+)
 
 
 def sampling(fields: GenerationFields, defaults: GenerationDefaults) -> SamplingSettings:
@@ -41,7 +45,7 @@ def sampling(fields: GenerationFields, defaults: GenerationDefaults) -> Sampling
     base = SamplingSettings.from_defaults(defaults, seed=fields.seed, ignore_eos=fields.ignore_eos)
     named = {
         ours: getattr(fields, theirs)
-        for theirs, ours in _SAMPLING_FIELDS.items()
+        for theirs, ours in SAMPLING_FIELDS.items()
         if theirs in fields.model_fields_set
     }
     return dataclasses.replace(base, **named)
