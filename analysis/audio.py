@@ -1,8 +1,8 @@
 """Payload bytes and their format in, samples out: whole, or chunk by chunk with equal result.
 
 A "sample" here is one PCM frame: one sample of every channel. Text encodings (base64, hex) are
-undone per chunk, since every event carries its own encoded piece. Compressed formats need a codec
-and are refused by name.
+undone per chunk, since every event carries its own encoded piece. Compressed formats are decoded by
+`analysis.codecs` (extra `codecs`).
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 import numpy as np
 import pybase64
 
-from analysis.errors import AudioDecodeError, UnsupportedAudioError
+from analysis.codecs import open_codec
+from analysis.errors import AudioDecodeError
 from analysis.pcm import FloatArray, PcmLayout, PcmStream, SampleSink
+from analysis.stream import DurationBasis, SampleStream
 from analysis.wav import WavStream
 from engines.base import AudioFormat, Buffer, PayloadEncoding, SampleFormat, WavSize
 
@@ -34,22 +35,14 @@ _BASE64_PIECES = re.compile(rb"[^=]+=*")
 _WHITE_SPACE = re.compile(rb"\s+")
 
 
-class DurationBasis(StrEnum):
-    """How exactly samples can be attributed to the chunk that carried them."""
-
-    EXACT = "exact"
-    FRAME = "frame"
-    PAGE = "page"
-    WHOLE = "whole"
-
-
 @dataclass(frozen=True, slots=True)
 class DecodedAudio:
     """One clip.
 
     samples: float32 [n], channels averaged. pcm: float32 [n, channels]. sample_rate_hz and
-    channels are None where a container never said. dangling_bytes: bytes of a last PCM frame that
-    never became complete. notes: what was odd about the bytes, for people.
+    channels are None where a container never said. encoding: of uncompressed samples; None for a
+    codec. dangling_bytes: bytes of a last PCM frame, or of a codec's, that never became complete.
+    notes: what was odd about the bytes, for people.
     """
 
     samples: FloatArray
@@ -86,7 +79,7 @@ class IncrementalDecoder:
     def __init__(self, fmt: AudioFormat) -> None:
         """
         Raises:
-            UnsupportedAudioError: a compressed format.
+            UnsupportedAudioError: a compressed format whose decoder is not installed.
             AudioDecodeError: raw samples without a rate or a channel count.
         """
         self._encoding = fmt.encoding
@@ -111,11 +104,14 @@ class IncrementalDecoder:
         return self._sink.num_frames - before
 
     def finish(self) -> DecodedAudio:
-        """All samples; samples released only by the end belong to the last chunk."""
+        """All samples; samples released only by the end belong to the last chunk.
+
+        Raises:
+            AudioDecodeError: only the end shows that the bytes are not what the format says.
+        """
         if not self._is_finished:
             self._is_finished = True
-            if isinstance(self._stream, WavStream):
-                self._stream.finish()
+            self._stream.finish()
             self._sink.extend_last_chunk()
         return self._audio()
 
@@ -124,22 +120,22 @@ class IncrementalDecoder:
         """Samples completed by each chunk so far, with later corrections."""
         return self._sink.frames_per_chunk()
 
+    @property
+    def basis(self) -> DurationBasis:
+        """What `samples_per_chunk` rests on."""
+        return self._stream.facts().basis
+
     def _audio(self) -> DecodedAudio:
-        layout = self._stream.layout
-        channels = layout.channels if layout else 1
-        pcm = self._sink.frames(channels)
-        if isinstance(self._stream, WavStream):
-            dangling, notes = self._stream.dangling_bytes, tuple(self._stream.notes)
-        else:
-            dangling, notes = self._stream.num_carried, ()
+        facts = self._stream.facts()
+        pcm = self._sink.frames(facts.channels or 1)
         return DecodedAudio(
             samples=_to_mono(pcm),
             pcm=pcm,
-            sample_rate_hz=layout.sample_rate_hz if layout else None,
-            channels=layout.channels if layout else None,
-            encoding=layout.encoding.value if layout else None,
-            dangling_bytes=dangling,
-            notes=notes,
+            sample_rate_hz=facts.sample_rate_hz,
+            channels=facts.channels,
+            encoding=facts.encoding,
+            dangling_bytes=facts.dangling_bytes,
+            notes=facts.notes,
         )
 
 
@@ -156,7 +152,7 @@ def decode(
 
     Raises:
         AudioDecodeError: the bytes are not what the format says.
-        UnsupportedAudioError: a compressed format.
+        UnsupportedAudioError: a compressed format whose decoder is not installed.
     """
     sizes = [len(payload)] if chunk_sizes is None else chunk_sizes
     return decode_chunks(payload, sizes, fmt).audio
@@ -167,7 +163,7 @@ def decode_chunks(payload: Buffer, chunk_sizes: Sequence[int], fmt: AudioFormat)
 
     Raises:
         AudioDecodeError: the bytes are not what the format says.
-        UnsupportedAudioError: a compressed format.
+        UnsupportedAudioError: a compressed format whose decoder is not installed.
     """
     decoder = IncrementalDecoder(fmt)
     bytes_per_sample = fmt.sample_format.bytes_per_sample
@@ -185,18 +181,15 @@ def decode_chunks(payload: Buffer, chunk_sizes: Sequence[int], fmt: AudioFormat)
         decoder.push(view[at : at + size])
         at += size
     audio = decoder.finish()
-    return ChunkedAudio(audio, decoder.samples_per_chunk, DurationBasis.EXACT)
+    return ChunkedAudio(audio, decoder.samples_per_chunk, decoder.basis)
 
 
-def _open_stream(fmt: AudioFormat, sink: SampleSink) -> PcmStream | WavStream:
+def _open_stream(fmt: AudioFormat, sink: SampleSink) -> SampleStream:
     if fmt.sample_format is SampleFormat.WAV:
         return WavStream(sink, is_size_exact=fmt.wav_size is WavSize.EXACT)
     encoding = PcmLayout.encoding_of(fmt.sample_format)
     if encoding is None:
-        raise UnsupportedAudioError(
-            f"audio format {fmt.sample_format.value!r} is compressed and has no decoder here;"
-            " ask the engine for pcm or wav"
-        )
+        return open_codec(fmt.sample_format, sink)
     if fmt.sample_rate_hz is None or fmt.channels is None:
         raise AudioDecodeError(
             f"raw {fmt.sample_format.value} needs a sample rate and a channel count, found"

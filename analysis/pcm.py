@@ -12,6 +12,7 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from analysis.stream import DurationBasis, StreamFacts
 from engines.base import Buffer, SampleFormat
 
 __all__ = ["FloatArray", "PcmEncoding", "PcmLayout", "PcmStream", "SampleSink", "decode_pcm"]
@@ -149,6 +150,20 @@ class PcmStream:
         self._carry = whole[usable:]
         if usable:
             self.sink.append(decode_pcm(whole[:usable], self.layout))
+
+    def finish(self) -> None:
+        """Nothing to settle: an unfinished PCM frame stays dangling."""
+
+    def facts(self) -> StreamFacts:
+        """See `analysis.stream.SampleStream.facts`."""
+        return StreamFacts(
+            sample_rate_hz=self.layout.sample_rate_hz,
+            channels=self.layout.channels,
+            encoding=self.layout.encoding.value,
+            dangling_bytes=len(self._carry),
+            notes=(),
+            basis=DurationBasis.EXACT,
+        )
 
     def drop_carry(self) -> int:
         """Give up an unfinished PCM frame; how many bytes it had."""

@@ -114,7 +114,7 @@ def _head(payload: bytes, sizes: Sequence[int], fmt: AudioFormat) -> Reply:
         samples_per_chunk=counts,
         sample_rate_hz=audio.sample_rate_hz,
         channels=audio.channels,
-        basis=DurationBasis.EXACT,
+        basis=decoder.basis,
         is_whole=False,
         note="only the head of the audio was recorded",
     )

@@ -18,6 +18,7 @@ from enum import Enum, auto
 
 from analysis.errors import AudioDecodeError
 from analysis.pcm import PcmEncoding, PcmLayout, PcmStream, SampleSink
+from analysis.stream import DurationBasis, StreamFacts
 from engines.base import Buffer
 
 __all__ = ["WavStream"]
@@ -131,6 +132,18 @@ class WavStream:
         if self._state in (_State.RIFF, _State.CHUNK, _State.FMT) and self._pending:
             self._note("the stream ends inside a WAV header")
         self._close_piece()
+
+    def facts(self) -> StreamFacts:
+        """See `analysis.stream.SampleStream.facts`."""
+        layout = self.layout
+        return StreamFacts(
+            sample_rate_hz=layout.sample_rate_hz if layout else None,
+            channels=layout.channels if layout else None,
+            encoding=layout.encoding.value if layout else None,
+            dangling_bytes=self.dangling_bytes,
+            notes=tuple(self.notes),
+            basis=DurationBasis.EXACT,
+        )
 
     # -- the walk ---------------------------------------------------------------------------------
 

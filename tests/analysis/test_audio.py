@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.audio import IncrementalDecoder, decode, decode_chunks
-from analysis.errors import AudioDecodeError, UnsupportedAudioError
+from analysis.errors import AudioDecodeError
 from engines.base import AudioFormat, PayloadEncoding, RateSource, SampleFormat, WavSize
 from tests.builders.audio import (
     chunk,
@@ -380,14 +380,6 @@ def test_stream_of_nothing_but_headers_ends_soon_and_empty(size):
     push_all(decoder, pieces(wav(b"", declared=0) * (20_000 if size > 100 else 200), [size]))
 
     assert 0 == len(decoder.finish().samples)
-
-
-@pytest.mark.parametrize("sample_format", [SampleFormat.MP3, SampleFormat.OGG_OPUS])
-def test_compressed_format_is_refused_by_name(sample_format):
-    """The message names the format and what to do."""
-    fmt = AudioFormat(sample_format, None, None, RateSource.CONTAINER)
-    with pytest.raises(UnsupportedAudioError, match=sample_format.value):
-        IncrementalDecoder(fmt)
 
 
 def test_raw_samples_without_a_rate_are_refused():

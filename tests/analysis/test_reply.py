@@ -60,13 +60,13 @@ def test_head_of_base64_is_decoded_as_far_as_it_goes():
     assert (150, None) == (len(reply.audio.samples), reply.samples_per_chunk)
 
 
-def test_compressed_reply_is_noted_and_unknown():
-    """No decoder is no fault of the engine."""
+def test_reply_that_is_no_mp3_is_an_error():
+    """Bytes that are not what the format says are the engine's fault, and are shown."""
     fmt = AudioFormat(SampleFormat.MP3, None, None, RateSource.CONTAINER)
     reply = reply_of(b"x" * 100, (100,), fmt)
 
-    assert (None, None, None) == (reply.audio, reply.samples_per_chunk, reply.error)
-    assert "mp3" in reply.note
+    assert (None, None) == (reply.audio, reply.samples_per_chunk)
+    assert "xxx" in reply.error
 
 
 def test_reply_without_a_format_holds_nothing():
