@@ -86,7 +86,9 @@ def _trust(engines: Sequence[EngineView]) -> Decision:
         tone = _worst(point.verdict.tone for point in engine.points)
         of_all = count(len(engine.points), "point")
         findings.append(Finding(engine.name, Cell(words, None, f"of {of_all}", tone)))
-    return _decision("Can the numbers be trusted?", findings, details=_reasons(engines))
+    return _decision(
+        "Can the numbers be trusted?", findings, term="verdict", details=_reasons(engines)
+    )
 
 
 def _reasons(engines: Sequence[EngineView]) -> tuple[str, ...]:
@@ -138,6 +140,7 @@ def _wait(engines: Sequence[EngineView], target: float, slo: Slo) -> Decision:
         f"How long until the first sound, at {rate(target)}?",
         findings,
         "Audible TTFA: from dispatch to the moment an ideal player plays the first sound.",
+        term="audible_ttfa",
     )
 
 
@@ -173,7 +176,8 @@ def _capacity(capacities: Sequence[Capacity]) -> Decision:
             cell = Cell(text, found.lo_rps, note, Tone.GOOD)
         findings.append(Finding(found.engine, cell))
     objective = capacities[0].objective
-    return _decision("Highest rate inside the objective?", findings, f"Objective: {objective}.")
+    note = f"Objective: {objective}."
+    return _decision("Highest rate inside the objective?", findings, note, term="capacity")
 
 
 def _few(texts: Sequence[str]) -> str:
@@ -205,7 +209,9 @@ def _gaps(engines: Sequence[EngineView], target: float, slo: Slo, start_rule: st
         text = f"{point.underruns.text} of replies stutter"
         findings.append(Finding(engine.name, Cell(text, found.value, note, tone)))
     note = f"Start rule of the player: {start_rule}. A gap is at least 1 ms long."
-    return _decision(f"Does it play without gaps, at {rate(target)}?", findings, note)
+    return _decision(
+        f"Does it play without gaps, at {rate(target)}?", findings, note, term="underrun"
+    )
 
 
 def _speech(engines: Sequence[EngineView], slo: Slo) -> Decision:
@@ -218,7 +224,7 @@ def _speech(engines: Sequence[EngineView], slo: Slo) -> Decision:
         tone = Tone.GOOD if value <= slo.wer else Tone.BAD
         cell = Cell(f"WER {engine.wer.text}", value, engine.wer.note, tone)
         findings.append(Finding(engine.name, cell))
-    return _decision("Is it speech, and the right words?", findings)
+    return _decision("Is it speech, and the right words?", findings, term="wer")
 
 
 def _cost(capacities: Sequence[Capacity], pricing: Pricing | None) -> tuple[Decision, ...]:
@@ -234,13 +240,18 @@ def _cost(capacities: Sequence[Capacity], pricing: Pricing | None) -> tuple[Deci
             continue
         text = f"{number(cost.per_million_characters)} {cost.currency} per million characters"
         findings.append(Finding(found.engine, Cell(text, cost.per_million_characters, cost.basis)))
-    return (_decision("What does it cost?", findings),)
+    return (_decision("What does it cost?", findings, term="capacity"),)
 
 
 def _decision(
-    question: str, findings: Sequence[Finding], note: str = "", details: tuple[str, ...] = ()
+    question: str,
+    findings: Sequence[Finding],
+    note: str = "",
+    *,
+    term: str,
+    details: tuple[str, ...] = (),
 ) -> Decision:
     tone = _worst(finding.cell.tone for finding in findings)
     if len(findings) > 1 and len({finding.cell for finding in findings}) == 1:
         findings = [Finding("every engine", findings[0].cell)]
-    return Decision(question, tone, tuple(findings), note, details)
+    return Decision(question, tone, tuple(findings), note, details, term)

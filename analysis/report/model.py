@@ -78,13 +78,17 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """One question that a team decides by, answered for each engine; `details` are reasons."""
+    """One question that a team decides by, answered for each engine; `details` are reasons.
+
+    `term` is the word that it turns on, for its definition.
+    """
 
     question: str
     tone: Tone
     findings: tuple[Finding, ...]
     note: str = ""
     details: tuple[str, ...] = ()
+    term: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

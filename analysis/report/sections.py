@@ -111,7 +111,7 @@ def card_markup(decision: Decision) -> Markup:
     )
     return el(
         "li",
-        el("h3", decision.question),
+        el("h3", _linked(decision.question, decision.term)),
         el("dl", *rows),
         el("p", decision.note) if decision.note else None,
         details,
@@ -327,7 +327,7 @@ def table_markup(table: Table) -> Markup | None:
     head = [
         el(
             "th",
-            _term(column),
+            _linked(column.title, column.term),
             scope="col",
             cls="num" if column.is_number else None,
         )
@@ -358,10 +358,9 @@ def _scrolling(caption: str, *parts: Markup) -> Markup:
     )
 
 
-def _term(column: Column) -> object:
-    if column.term is None:
-        return column.title
-    return el("a", column.title, href=f"#def-{column.term}", cls="term")
+def _linked(title: str, term: str | None) -> object:
+    """A title that leads to the definition of its term, where it has one."""
+    return title if term is None else el("a", title, href=f"#def-{term}", cls="term")
 
 
 def _cell(cell: Cell, column: Column) -> Markup:

@@ -46,6 +46,13 @@ GENERAL_TERMS: tuple[Term, ...] = (
         "",
     ),
     Term(
+        "capacity",
+        "capacity",
+        "The highest rate whose points meet the objective on every seed. It is an interval: from"
+        " the highest rate that was met to the lowest that was missed.",
+        "",
+    ),
+    Term(
         "underrun",
         "underrun",
         "The player ran dry: a chunk came at least 1 ms after the moment its first sample was due."
