@@ -28,6 +28,8 @@ from harness.truth.trial import Cores, Transport, TrialSettings, cores, run_tria
 __all__ = ["AccuracyPoint", "AccuracyRequest", "run_accuracy"]
 
 _PROBE_S = 0.5
+# Long enough for replies of 2 s to reach their number in flight.
+_WARMUP_S = 3.0
 _PROBE_AGAIN_S = 0.25
 _EXIT_NOT_MET = 1
 _EXIT_INCONCLUSIVE = 3
@@ -178,6 +180,7 @@ def _try(bench: _Bench, transport: Transport, streams: int, turn: int) -> Accura
         transport=transport,
         streams=streams,
         measure_s=request.seconds,
+        warmup_s=min(_WARMUP_S, request.seconds),
         seed=request.seed,
         shares=accuracy_shares(),
         is_kernel_stamped=request.is_kernel_stamped,
