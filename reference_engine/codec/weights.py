@@ -17,7 +17,7 @@ from reference_engine.codec.blocks import (
 from reference_engine.codec.decoder import CodecModel, CodecWeights
 from reference_engine.codec.state import RESIDUAL_DILATIONS
 from reference_engine.codec.transformer import CodecLayerWeights, CodecTransformerWeights
-from reference_engine.kernels import REFERENCE_KERNELS, KernelSet
+from reference_engine.kernels import KernelSet, kernels_for
 from reference_engine.model.config import CodecConfig, StackConfig
 from reference_engine.model.config_reader import CODEC_FOLDER, read_codec_config
 from reference_engine.model.tensor_files import TensorFiles
@@ -39,7 +39,7 @@ def load_codec(
     *,
     device: torch.device | str,
     dtype: torch.dtype = torch.float32,
-    kernels: KernelSet = REFERENCE_KERNELS,
+    kernels: KernelSet | None = None,
 ) -> CodecModel:
     """Load the decoder of `folder`/speech_tokenizer.
 
@@ -53,7 +53,9 @@ def load_codec(
     with TensorFiles(folder / CODEC_FOLDER) as files:
         files.check(codec_tensors(config), ignored=IGNORED_CODEC_PREFIXES, dtypes=CODEC_DTYPES)
         reader = _Reader(files, device=device, dtype=dtype)
-        return CodecModel(config=config, kernels=kernels, weights=_weights(reader, config))
+        return CodecModel(
+            config=config, kernels=kernels or kernels_for(device), weights=_weights(reader, config)
+        )
 
 
 class _Reader:

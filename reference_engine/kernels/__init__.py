@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from reference_engine.kernels import reference
 
-__all__ = ["REFERENCE_KERNELS", "KernelSet"]
+__all__ = ["REFERENCE_KERNELS", "KernelSet", "kernels_for"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,17 @@ class KernelSet:
     greedy_tokens: Callable[..., Tensor] = reference.greedy_tokens
     sample_tokens: Callable[..., Tensor] = reference.sample_tokens
     philox_uniform: Callable[..., Tensor] = reference.philox_uniform
+    to_pcm16: Callable[..., Tensor] = reference.to_pcm16
 
 
 REFERENCE_KERNELS = KernelSet()
+
+
+def kernels_for(device: torch.device | str) -> KernelSet:
+    """The set of a device: Triton's on CUDA where Triton is installed, else the plain twins."""
+    is_cuda = torch.device(device).type == "cuda"
+    if not is_cuda or importlib.util.find_spec("triton") is None:
+        return REFERENCE_KERNELS
+    from reference_engine.kernels.fused import FUSED_KERNELS
+
+    return FUSED_KERNELS

@@ -28,6 +28,7 @@ __all__ = [
     "sample_tokens",
     "silu_gate",
     "snake_beta",
+    "to_pcm16",
 ]
 
 # Philox4x32-10. Source: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (SC11).
@@ -39,6 +40,7 @@ _PHILOX_KEY_B = 0xBB67AE85
 _LOW_WORD = 0xFFFFFFFF
 # Just below 2^-31, so that the largest draw stays below 1 in fp32. Source: triton.language.rand.
 _UNIFORM_SCALE = 4.6566127342e-10
+_FULL_SCALE_PCM16 = 32767.0
 
 
 def rms_norm(x: Tensor, weight: Tensor, *, eps: float) -> Tensor:
@@ -208,6 +210,11 @@ def attend_rows(q: Tensor, k_rows: Tensor, v_rows: Tensor, *, num_keys: int) -> 
 def snake_beta(x: Tensor, alpha: Tensor, inverse_beta: Tensor) -> Tensor:
     """`x + sin(x * alpha)^2 / beta` per channel: [B, C, T], parameters [C, 1], exponentiated."""
     return x + inverse_beta * torch.sin(x * alpha).pow(2)
+
+
+def to_pcm16(samples: Tensor) -> Tensor:
+    """Samples in -1..1 -> int16 of the same shape; a NaN becomes 0 (rows are flagged apart)."""
+    return (samples.nan_to_num(0.0) * _FULL_SCALE_PCM16).round().to(torch.int16)
 
 
 def penalised_scores(

@@ -7,7 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from reference_engine.kernels import REFERENCE_KERNELS, KernelSet
+from reference_engine.kernels import KernelSet, kernels_for
 from reference_engine.model.config import ModelConfig, StackConfig
 from reference_engine.model.config_reader import read_model_config
 from reference_engine.model.layers import LayerWeights, StackWeights, rotary_tables
@@ -31,7 +31,7 @@ def load_model(
     *,
     device: torch.device | str,
     dtype: torch.dtype,
-    kernels: KernelSet = REFERENCE_KERNELS,
+    kernels: KernelSet | None = None,
 ) -> TtsModel:
     """Load a checkpoint in the official layout.
 
@@ -39,7 +39,7 @@ def load_model(
         folder: holds config.json, generation_config.json and model.safetensors or its shards.
         device: of every tensor.
         dtype: of weights and activations; bf16 as stored, or fp32 for exact parity on a CPU.
-        kernels: implementations the steps will use.
+        kernels: implementations the steps will use; those of the device where None.
 
     Raises:
         CheckpointError: anything missing, unknown, misshapen, non-finite or unsupported.
@@ -51,7 +51,7 @@ def load_model(
         code_table = _code_table(reader, config)
         return TtsModel(
             config=config,
-            kernels=kernels,
+            kernels=kernels or kernels_for(device),
             talker=_talker(reader, config),
             talker_rotary=rotary_tables(
                 config.talker.max_positions,
