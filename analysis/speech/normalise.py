@@ -21,7 +21,7 @@ from typing import Any
 from analysis.errors import MissingExtraError
 from analysis.speech.weights import INSTALL_HINT
 
-__all__ = ["RAW", "Normaliser", "basic", "english", "normaliser_for"]
+__all__ = ["Normaliser", "basic", "english", "normaliser_for", "raw"]
 
 # Raise when a rule changes: figures under different rules are not comparable.
 _ENGLISH_RULES = 1
@@ -192,12 +192,15 @@ def _clusters(text: str) -> list[str]:
     return clusters
 
 
-RAW = Normaliser(
-    name="raw",
-    version="words as written, lower case, punctuation dropped",
-    unit="word",
-    apply=lambda text: _basic(text, False),
-)
+def raw(language: str) -> Normaliser:
+    """As written, for the figure before normalisation: case and punctuation alone are dropped."""
+    by_character = language in _BY_CHARACTER
+    return Normaliser(
+        name="raw",
+        version="as written, lower case, punctuation dropped",
+        unit="character" if by_character else "word",
+        apply=lambda text: _basic(text, by_character),
+    )
 
 
 def normaliser_for(language: str) -> Normaliser:

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from analysis.audio import decode
 from analysis.errors import AudioDecodeError, RunDataError, UnsupportedAudioError
 from analysis.speech.clips import ClipChoice, Selection, select_clips
-from analysis.speech.normalise import RAW, Normaliser, normaliser_for
+from analysis.speech.normalise import Normaliser, normaliser_for, raw
 from analysis.speech.transcribers import Guard, Transcriber, Transcript, transcribe
 from analysis.speech.wer import align, longest_loop
 from harness.prompts import PromptSet, load_prompts
@@ -68,6 +68,7 @@ class _Rules:
 
     transcriber: Transcriber
     normaliser: Normaliser
+    raw: Normaliser
 
 
 def score_run(
@@ -107,7 +108,8 @@ def score_run(
         point_ids=point_ids,
     )
     selection = select_clips(run.requests, run.record.points, choice)
-    rules = _Rules(transcriber, normaliser_for(transcriber.info.language))
+    language = transcriber.info.language
+    rules = _Rules(transcriber, normaliser_for(language), raw(language))
     rows = _score_clips(run, selection, rules, on_progress)
     settings = {**_settings(choice, selection, rules), "tags": sorted(tags)}
     table = pa.Table.from_pylist(rows, schema=_SCHEMA)
@@ -143,7 +145,7 @@ def _settings(choice: ClipChoice, selection: Selection, rules: _Rules) -> dict[s
         "transcriber": asdict(rules.transcriber.info),
         "normaliser": rules.normaliser.label,
         "unit": rules.normaliser.unit,
-        "raw": RAW.label,
+        "raw": rules.raw.label,
         "seed": choice.seed,
         "max_clips_per_engine": choice.max_clips_per_engine,
         "max_rate_rps": choice.max_rate_rps,
@@ -250,7 +252,10 @@ def _hear(record: RequestRecord, payload: bytes, transcriber: Transcriber) -> Tr
 
 def _scored(text: str, reference: str, heard: Transcript, rules: _Rules) -> dict[str, Any]:
     transcript = rules.normaliser(heard.text)
-    raw, normalised = align(RAW(text), RAW(heard.text)), align(reference, transcript)
+    normalised = align(reference, transcript)
+    as_written = rules.raw(text)
+    # "&" has a word to say, but none as written: the figure before normalisation goes without it.
+    raw_found = align(as_written, rules.raw(heard.text)) if as_written else None
     loops = longest_loop(transcript.split())
     return {
         "status": str(ClipStatus.SCORED),
@@ -263,9 +268,9 @@ def _scored(text: str, reference: str, heard: Transcript, rules: _Rules) -> dict
         "insertions": normalised.insertions,
         "tail_deletions": normalised.tail_deletions,
         "wer": normalised.wer,
-        "raw_num_words": raw.num_words,
-        "raw_edits": raw.num_edits,
-        "raw_wer": raw.wer,
+        "raw_num_words": raw_found.num_words if raw_found else None,
+        "raw_edits": raw_found.num_edits if raw_found else None,
+        "raw_wer": raw_found.wer if raw_found else None,
         # A text that itself repeats ("no, no, no, no") is not a fault of the voice.
         "loop_repeats": 0 if loops <= longest_loop(reference.split()) else loops,
         "duration_s": heard.duration_s,

@@ -64,7 +64,7 @@ def _summary(clips: pd.DataFrame, scored: ScoredRun, by: GroupBy, name: str) -> 
         "reason": None,
         **common,
         "words": int(heard["num_words"].sum()),
-        "raw": _rate(heard["raw_edits"], heard["raw_num_words"], seed),
+        "raw": _raw(heard, seed),
         "mean_of_clips": float(heard["wer"].mean()),
         "max_of_clips": float(heard["wer"].max()),
         "bad_clip_share": float((heard["wer"] > BAD_CLIP_WER).mean()),
@@ -74,6 +74,14 @@ def _summary(clips: pd.DataFrame, scored: ScoredRun, by: GroupBy, name: str) -> 
         "deletions": int(heard["deletions"].sum()),
         "insertions": int(heard["insertions"].sum()),
     }
+
+
+def _raw(heard: pd.DataFrame, seed: int) -> Any:
+    """Before normalisation, over the clips whose text has words as it is written."""
+    written = heard[heard["raw_num_words"].notna()]
+    if written.empty:
+        return {"value": None, "lo": None, "hi": None, "status": "not_measured"}
+    return _rate(written["raw_edits"], written["raw_num_words"], seed)
 
 
 def _rate(edits: Sequence[int] | pd.Series, words: Sequence[int] | pd.Series, seed: int) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from analysis.speech.normalise import RAW, basic, english, normaliser_for
+from analysis.speech.normalise import basic, english, normaliser_for, raw
 from analysis.speech.wer import align
 
 pytest.importorskip("whisper", reason="the `whisper` extra is not installed")
@@ -80,10 +80,10 @@ def test_normal_form_is_a_fixed_point(text):
 def test_digits_for_words_cost_one_fifth_raw_and_nothing_normalised():
     """Raw WER is 0.2 where normalised WER is 0; both are wanted."""
     reference, heard = "she bought fifty red apples", "she bought 50 red apples"
-    normalise = english()
+    normalise, written = english(), raw("en")
 
     assert (0.2, 0.0) == (
-        align(RAW(reference), RAW(heard)).wer,
+        align(written(reference), written(heard)).wer,
         align(normalise(reference), normalise(heard)).wer,
     )
 
@@ -107,6 +107,12 @@ def test_only_english_gets_english_rules():
     names = [normaliser_for(code).name for code in ("en", "de", "zh")]
 
     assert ["whisper-english+mends", "basic", "basic-characters"] == names
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_raw_figure_counts_in_the_same_unit(language):
+    """Characters against words would compare nothing."""
+    assert normaliser_for(language).unit == raw(language).unit
 
 
 def test_vowel_signs_stay_on_their_letters():

@@ -75,6 +75,16 @@ def test_text_with_nothing_to_say_is_not_scored(tmp_path):
     assert (1, 2, {"no_words": 1}) == (figures["n"], figures["selected"], figures["not_scored"])
 
 
+def test_text_that_only_normalisation_gives_words_is_scored(tmp_path):
+    """ "&" is said as "and"; as written it has no word, so the raw figure goes without it."""
+    pytest.importorskip("whisper", reason="the `whisper` extra is not installed")
+    folder = run_folder(tmp_path, [clip(0, text="&")])
+    scored = score_run(folder, transcriber=ScriptedTranscriber("and"))
+    figures = summarise_wer(scored, GroupBy.ENGINE)["fake"]
+
+    assert (0.0, None) == (figures["value"], figures["raw"]["value"])
+
+
 def test_clip_of_which_only_the_head_was_kept_is_not_scored(tmp_path):
     """Half a recording would read as a cut-off voice."""
     whole, payload = clip(0)
