@@ -173,7 +173,7 @@ def test_real_point_is_measured_end_to_end(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(accuracy_command, "accuracy_scripts", short_scripts)
     monkeypatch.setattr(accuracy_command, "accuracy_shares", dict)
     out = tmp_path / "kept"
-    ran = invoke("--streams", "4", "--seconds", "1", "--tries", "1", "--json", "-o", str(out))
+    ran = invoke("--streams", "20", "--seconds", "1", "--tries", "1", "--json", "-o", str(out))
     said = json.loads(ran.stdout)["points"][0]
     lines = {bar["name"]: bar["value"] for bar in said["bars"]}
 
@@ -181,5 +181,5 @@ def test_real_point_is_measured_end_to_end(tmp_path: Path, monkeypatch: pytest.M
     assert (0, 0, 0) == (
         lines["not accounted for"], lines["underruns wrong"], lines["bytes, endings wrong"]
     )  # fmt: skip
-    assert (out / "http-4-try1" / "run" / "run.json").exists()
-    assert (out / "http-4-try1" / "truth.json").exists()
+    assert (out / "http-20-try1" / "run" / "run.json").exists()
+    assert (out / "http-20-try1" / "truth.json").exists()
