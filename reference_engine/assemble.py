@@ -9,6 +9,7 @@ from pathlib import Path
 
 import torch
 
+from reference_engine.batch import captured_stages
 from reference_engine.clock import Clock, MonotonicClock
 from reference_engine.codec.weights import load_codec
 from reference_engine.config import Profile
@@ -68,7 +69,7 @@ def assemble(
         CheckpointError: the folder is damaged or not a checkpoint.
         ReferenceEngineError: the device cannot be used.
     """
-    driver = make_driver(device)
+    driver = make_driver(device, captured=captured_stages(profile.capture))
     model = load_model(folder, device=device, dtype=dtype)
     codec = load_codec(folder, device=device)
     tokenizer = load_tokenizer(folder, model.config)

@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
-from reference_engine.config import Batching, Profile, Stages
+from reference_engine.config import Batching, Capture, Profile, Stages
 from reference_engine.errors import UncapturedShapeError
 
-__all__ = ["NUM_STAGES", "Batch", "Catalogue", "Shape", "Stage", "Urgency"]
+__all__ = ["NUM_STAGES", "Batch", "Catalogue", "Shape", "Stage", "Urgency", "captured_stages"]
 
 
 class Stage(IntEnum):
@@ -28,6 +28,13 @@ class Stage(IntEnum):
 
 
 NUM_STAGES = len(Stage)
+
+
+def captured_stages(capture: Capture) -> frozenset[Stage]:
+    """The stages that a profile has recorded."""
+    if capture is Capture.ALL:
+        return frozenset(Stage)
+    return frozenset({Stage.PREDICTOR} if capture is Capture.PREDICTOR else ())
 
 
 class Urgency(IntEnum):

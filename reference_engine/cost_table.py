@@ -12,9 +12,9 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from reference_engine.batch import NUM_STAGES, Batch, Shape, Stage
+from reference_engine.batch import NUM_STAGES, Batch, Shape, Stage, captured_stages
 from reference_engine.clock import NS_PER_MS
-from reference_engine.config import Capture, EosRead, Profile, read_mapping, validate_yaml
+from reference_engine.config import EosRead, Profile, read_mapping, validate_yaml
 from reference_engine.errors import ProfileError
 
 __all__ = ["COST_FOLDER", "CostKind", "CostTable", "StepCosts", "cost_names", "load_costs"]
@@ -119,8 +119,9 @@ class StepCosts:
         self._fixed_ns = [int(costs[Stage(i)].fixed_ms * NS_PER_MS) for i in range(NUM_STAGES)]
         self._row_ns = [costs[Stage(i)].per_row_ms * NS_PER_MS for i in range(NUM_STAGES)]
         self._launch_ns = [0] * NUM_STAGES
+        captured = captured_stages(profile.capture)
         for stage in Stage:
-            if not _is_captured(stage, profile.capture):
+            if stage not in captured:
                 launches = getattr(table.launches, stage.name.lower())
                 self._launch_ns[stage] = int(launches * table.launch_us * 1000)
         is_blocking = profile.eos_read is EosRead.BLOCKING
@@ -141,9 +142,3 @@ class StepCosts:
         """One step of the loop, the gap before it included."""
         read_ns = self._read_ns if wants_flags else 0
         return self.host_gap_ns + self.shape_ns(batch.shape) + read_ns
-
-
-def _is_captured(stage: Stage, capture: Capture) -> bool:
-    if capture is Capture.ALL:
-        return True
-    return capture is Capture.PREDICTOR and stage is Stage.PREDICTOR

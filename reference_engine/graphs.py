@@ -11,7 +11,8 @@ without a GPU. Nothing outside this module knows whether a program is captured.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -24,6 +25,7 @@ from reference_engine.errors import ReferenceEngineError, UncapturedShapeError
 
 __all__ = [
     "CpuDriver",
+    "CudaDriver",
     "GraphDriver",
     "Graphs",
     "HostCopy",
@@ -31,6 +33,9 @@ __all__ = [
     "StepInputs",
     "make_driver",
 ]
+
+_LOG = logging.getLogger(__name__)
+_MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,10 @@ class GraphDriver(Protocol):
         """Block until the last replay is done; raises what went wrong in it."""
         ...
 
+    def memory_bytes(self) -> int:
+        """Device memory in use; 0 where nobody counts."""
+        ...
+
     def close(self) -> None:
         """Free everything that was captured."""
         ...
@@ -137,21 +146,181 @@ class CpuDriver:
     def synchronize(self) -> None:
         """A plain call is done when it returns."""
 
+    def memory_bytes(self) -> int:
+        """Nobody counts."""
+        return 0
+
     def close(self) -> None:
         """Forget the programs, and with them what they hold on to."""
         self._programs.clear()
 
 
-def make_driver(device: str) -> GraphDriver:
+class _PinnedCopy:
+    """A copy into page-locked memory, here once its event has passed."""
+
+    def __init__(self, host: Tensor, event: Any) -> None:
+        self._host, self._event = host, event
+
+    def wait(self) -> None:
+        """Block until the event has passed; other threads run meanwhile."""
+        self._event.synchronize()
+
+    def array(self) -> npt.NDArray[Any]:
+        """The copy; its memory is used again only when nobody holds the array."""
+        array: npt.NDArray[Any] = self._host.numpy()
+        return array
+
+
+def _page_locked_like(source: Tensor) -> Tensor:
+    """Host memory for a copy. PyTorch keeps what was freed and hands it out again, so that after
+    the first few copies nothing is locked or allocated any more."""
+    return torch.empty(source.shape, dtype=source.dtype, pin_memory=True)
+
+
+class _Lane:
+    """A stream and the programs that run on it, one after the other.
+
+    Graphs of one memory pool use the same memory, which is safe only while no two of them run at
+    once: hence a pool a lane. done: passed when the last program has ended. copied: passed when
+    the last copy of what a program wrote has ended.
+    """
+
+    def __init__(self, cuda: Any, device: torch.device, *, priority: int) -> None:
+        self.stream = cuda.Stream(device=device, priority=priority)
+        self.pool = cuda.graph_pool_handle()
+        self.done = cuda.Event()
+        self.copied: Any = None
+
+
+class CudaDriver:
+    """CUDA graphs, recorded once and replayed.
+
+    The codec has a high-priority stream of its own, all other programs share one, and copies to
+    the host have a third, so that row flags and samples travel while the next step runs. Streams
+    are ordered by events alone. What the owner writes into slots between two steps goes through
+    the current stream, which every replay waits for and which waits for every replay.
+
+    Args:
+        device: the CUDA device.
+        captured: stages that are recorded; programs of the others are called each time.
+        cuda: PyTorch's module of that name, or one that behaves like it.
+        make_host: page-locked host memory of a tensor's shape.
+    """
+
+    is_recorded = True
+
+    def __init__(
+        self,
+        device: torch.device | str,
+        *,
+        captured: Iterable[Stage] = tuple(Stage),
+        cuda: Any = torch.cuda,
+        make_host: Callable[[Tensor], Tensor] = _page_locked_like,
+    ) -> None:
+        self._cuda, self._make_host = cuda, make_host
+        self._captured = frozenset(captured)
+        self._device = torch.device(device)
+        self._main = _Lane(cuda, self._device, priority=0)
+        self._codec = _Lane(cuda, self._device, priority=-1)  # lower is more urgent
+        self._copies = cuda.Stream(device=self._device, priority=-1)
+        self._last: _Lane | None = None
+        self._programs: dict[Shape, Program] = {}
+        self._graphs: list[Any] = []
+
+    def _lane(self, shape: Shape) -> _Lane:
+        return self._codec if shape.stage is Stage.CODEC else self._main
+
+    def capture(self, shape: Shape, program: Program) -> None:
+        """Run a program once, so that kernels are compiled and libraries have their memory, then
+        record it."""
+        lane = self._lane(shape)
+        lane.stream.wait_stream(self._cuda.current_stream(self._device))
+        with self._cuda.stream(lane.stream):
+            program()
+        lane.stream.synchronize()
+        if shape.stage not in self._captured:
+            self._programs[shape] = program
+            return
+        graph = self._cuda.CUDAGraph()
+        with self._cuda.graph(graph, pool=lane.pool, stream=lane.stream):
+            program()
+        self._graphs.append(graph)
+        self._programs[shape] = graph.replay
+
+    def replay(self, shape: Shape) -> None:
+        """Launch what was recorded, behind everything it depends on."""
+        program = self._programs.get(shape)
+        if program is None:
+            raise UncapturedShapeError(f"{shape} was never captured")
+        lane, current = self._lane(shape), self._cuda.current_stream(self._device)
+        lane.stream.wait_stream(current)
+        if lane.copied is not None:
+            # The program writes the memory that this copy reads.
+            lane.stream.wait_event(lane.copied)
+        with self._cuda.stream(lane.stream):
+            program()
+        lane.done.record(lane.stream)
+        current.wait_event(lane.done)
+        self._last = lane
+
+    def copy_out(self, source: Tensor) -> HostCopy:
+        """Copy on the stream for copies, behind the last replay and beside the next one."""
+        lane = self._last
+        assert lane is not None, "nothing has been replayed"
+        host, event = self._make_host(source), self._cuda.Event()
+        self._copies.wait_event(lane.done)
+        with self._cuda.stream(self._copies):
+            host.copy_(source, non_blocking=True)
+        event.record(self._copies)
+        lane.copied = event
+        return _PinnedCopy(host, event)
+
+    def synchronize(self) -> None:
+        """Block until the last replay is done. The host decides nothing before: this is the one
+        place where it waits for a step."""
+        if self._last is not None:
+            self._last.done.synchronize()
+
+    def memory_bytes(self) -> int:
+        """Memory that PyTorch holds on the device, graphs included."""
+        return int(self._cuda.memory_reserved(self._device))
+
+    def close(self) -> None:
+        """Free what was recorded."""
+        before = self.memory_bytes()
+        self._cuda.synchronize(self._device)
+        self._programs.clear()
+        for graph in self._graphs:
+            graph.reset()
+        self._graphs.clear()
+        self._cuda.empty_cache()
+        freed = before - self.memory_bytes()
+        _LOG.info("graphs freed: %.1f MiB of device memory given back", freed / _MIB)
+
+
+def make_driver(device: str, *, captured: Iterable[Stage] = tuple(Stage)) -> GraphDriver:
     """The driver of a device.
 
+    Args:
+        device: `cpu`, `cuda` or `cuda:N`.
+        captured: stages to record, where the device can record at all.
+
     Raises:
-        ReferenceEngineError: there is none for it.
+        ReferenceEngineError: there is none for it, or it is not there.
     """
     kind = torch.device(device).type
-    if kind != "cpu":
-        raise ReferenceEngineError(f"device {device!r}: programs can run on 'cpu' only")
-    return CpuDriver()
+    if kind == "cpu":
+        return CpuDriver()
+    if kind != "cuda":
+        raise ReferenceEngineError(f"device {device!r}: programs can run on 'cpu' or 'cuda' only")
+    if not torch.cuda.is_available():
+        raise ReferenceEngineError(
+            f"device {device!r}: this PyTorch ({torch.__version__}) finds no CUDA device;"
+            " use 'cpu', or install a CUDA build on a machine with a GPU"
+        )
+    # The codec is fp32 by decision, and TF32 would keep ten of its bits.
+    torch.backends.cudnn.allow_tf32 = False
+    return CudaDriver(device, captured=captured)
 
 
 class StepInputs:
@@ -162,9 +331,11 @@ class StepInputs:
     """
 
     def __init__(self, max_rows: int, device: torch.device | str) -> None:
-        is_cuda = torch.device(device).type == "cuda"
-        self._host = torch.zeros(3, max_rows, dtype=torch.int64, pin_memory=is_cuda)
-        self._device = self._host.to(device) if is_cuda else self._host
+        kind = torch.device(device).type
+        self._host = torch.zeros(3, max_rows, dtype=torch.int64, pin_memory=kind == "cuda")
+        self._device = self._host if kind == "cpu" else self._host.to(device)
+        cuda: Any = torch.cuda
+        self._copied = cuda.Event() if kind == "cuda" else None
         self._array = self._host.numpy()
         self.max_rows = max_rows
 
@@ -183,6 +354,10 @@ class StepInputs:
     ) -> None:
         """Fill the first `rows` rows: the batch's own, then padding."""
         num, array = len(slots), self._array
+        if self._copied is not None:
+            # The copy before may still read this memory, where steps follow without a wait
+            # between them; otherwise the event has long passed.
+            self._copied.synchronize()
         array[:, :rows] = 0
         array[0, :num] = slots
         if counts:
@@ -191,6 +366,8 @@ class StepInputs:
             array[2, :num] = starts
         if self._device is not self._host:
             self._device[:, :rows].copy_(self._host[:, :rows], non_blocking=True)
+        if self._copied is not None:
+            self._copied.record()
 
 
 class Graphs:
@@ -220,9 +397,17 @@ class Graphs:
 
     def capture(self) -> None:
         """Capture every shape, largest first, so that the smaller ones fit into its memory."""
+        before = self._driver.memory_bytes()
         for shape in self._catalogue.shapes:
             inputs = self.inputs[shape.stage].view(shape.rows)
             self._driver.capture(shape, self._make_program(shape, inputs))
+        after = self._driver.memory_bytes()
+        _LOG.info(
+            "%d programs captured; device memory %.1f MiB before, %.1f MiB after",
+            len(self._catalogue.shapes),
+            before / _MIB,
+            after / _MIB,
+        )
 
     def run(
         self,

@@ -33,11 +33,10 @@ from reference_engine.model.text.prompts import Prompt
 from reference_engine.model.tts_model import TtsModel
 from reference_engine.runner import PcmHandle, RowFlag
 
-__all__ = ["ModelPrompt", "ModelRunner", "to_pcm16"]
+__all__ = ["ModelPrompt", "ModelRunner"]
 
 # Without recorded programs attention may be told how far it has to look, in steps of this.
 _CONTEXT_STEP = 64
-_FULL_SCALE = 32767.0
 _PLANS = {
     Sampler.CAPPED: SamplerPlan(SamplerKind.CAPPED),
     Sampler.ANY: SamplerPlan(SamplerKind.ANY),
@@ -70,11 +69,6 @@ class _Row:
     num_text: int
     num_decoded: int = 0
     is_bad: bool = False
-
-
-def to_pcm16(samples: Tensor) -> Tensor:
-    """Samples in -1..1 -> int16 of the same shape; a NaN becomes 0 (rows are flagged apart)."""
-    return (samples.nan_to_num(0.0) * _FULL_SCALE).round().to(torch.int16)
 
 
 class _Pcm:
@@ -190,7 +184,7 @@ class ModelRunner:
         # travels with the samples: so early a fault costs no host read of its own.
         is_sound = ~self.state.broken.index_select(0, inputs.slots)
         self._sound_out[: shape.rows].copy_(is_sound & self._is_finite(samples, inputs.counts))
-        self._pcm_view(shape).copy_(to_pcm16(samples))
+        self._pcm_view(shape).copy_(self._codec.kernels.to_pcm16(samples))
 
     def _is_finite(self, samples: Tensor, counts: Tensor) -> Tensor:
         """Whether the real samples of each row are all finite: [B, N], [B] -> [B] bool."""

@@ -12,9 +12,10 @@ from reference_engine.config import Profile
 from reference_engine.delivery import InlineDelivery
 from reference_engine.engine import Engine
 from reference_engine.graphs import CpuDriver
+from reference_engine.kernels.reference import to_pcm16
 from reference_engine.model.sampling import SamplingSettings
 from reference_engine.model.text.prompts import Prompt
-from reference_engine.model_runner import ModelPrompt, ModelRunner, to_pcm16
+from reference_engine.model_runner import ModelPrompt, ModelRunner
 from tests.builders.checkpoints import Loaded, codes_of, decode
 from tests.builders.engine import Listener, profile
 
