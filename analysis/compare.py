@@ -19,10 +19,12 @@ from analysis.evidence import PointEvidence, RunEvidence, load_evidence, machine
 from analysis.metrics import Better, registry
 from analysis.pairing import (
     PointPair,
+    Values,
     difference_of,
     metric_values,
     pair_points,
     share_values,
+    text_wait_values,
 )
 from analysis.percentiles import MIN_N_FOR_INTERVAL
 from analysis.stats.bootstrap import Difference, mean_statistic, quantile_statistic
@@ -30,6 +32,7 @@ from analysis.stats.multiple import holm
 from analysis.view import AnalysisSettings
 
 __all__ = [
+    "TEXT_WAIT",
     "Comparison",
     "Contender",
     "Decomposition",
@@ -38,10 +41,12 @@ __all__ = [
     "RateComparison",
     "compare",
     "contenders_of",
+    "is_text_comparison",
     "supported",
 ]
 
 SIGNIFICANT = 0.05
+TEXT_WAIT = "final_text_to_audible"
 
 
 class Finding(StrEnum):
@@ -93,7 +98,7 @@ class Decomposition:
 
 @dataclass(frozen=True, slots=True)
 class RateComparison:
-    """Two contenders at one rate."""
+    """Two contenders at one rate. `decomposition` only where both count from the dispatch."""
 
     rate_rps: float
     first: str
@@ -125,6 +130,12 @@ class _Compared:
     def statistic(self) -> str:
         return "share" if self.percent is None else f"p{self.percent}"
 
+    @property
+    def values(self) -> Values:
+        if self.metric == TEXT_WAIT:
+            return text_wait_values
+        return metric_values(self.metric) if self.percent else share_values(self.metric)
+
 
 # Few on purpose: every further metric makes each claim harder.
 _COMPARED = (
@@ -136,6 +147,19 @@ _COMPARED = (
     _Compared("required_delay", 95),
     _Compared("underrun_rate", None),
     _Compared("failure_rate", None),
+)
+# Whole text against text in pieces: a latency from dispatch would count the writing of the text on
+# one side only.
+_COMPARED_AFTER_TEXT = (
+    _Compared(TEXT_WAIT, 50),
+    _Compared(TEXT_WAIT, 95),
+    _Compared("required_delay", 95),
+    _Compared("underrun_rate", None),
+    _Compared("failure_rate", None),
+)
+_TEXT_NOTE = (
+    "text is sent whole on one side and in pieces on the other; what is compared is the wait from"
+    " the end of the text to the first sound"
 )
 
 
@@ -180,6 +204,7 @@ def compare(
     notes: list[str] = []
     rates: list[RateComparison] = []
     for second in contenders[1:]:
+        is_about_text = is_text_comparison(first.run, second.run)
         differing = condition_differences(first.run, second.run)
         if differing and not is_forced:
             raise NotComparableError(
@@ -187,7 +212,10 @@ def compare(
                 " run both under one scenario, or insist with --force"
             )
         notes.extend(f"{second.label}: {text}" for text in differing)
+        if is_about_text:
+            notes.append(f"{second.label}: {_TEXT_NOTE}")
         notes.extend(f"{second.label}: {text}" for text in _environment(first.run, second.run))
+        notes.extend(f"{second.label}: {text}" for text in _bases(first, second))
         found = list(_at_rates(first, second, is_forced=is_forced, seed=seed))
         if not found:
             raise NotComparableError(
@@ -199,12 +227,34 @@ def compare(
 
 
 def condition_differences(first: RunEvidence, second: RunEvidence) -> list[str]:
-    """What must be alike and is not, in words."""
+    """What must be alike and is not, in words. Whole text against pieces is a fair question."""
     ours, theirs = first.fingerprint.conditions, second.fingerprint.conditions
+    asked = {"text_pacing"} if is_text_comparison(first, second) else set()
     return [
         f"{key} is {ours.get(key)!r} and {theirs.get(key)!r}"
-        for key in sorted({*ours, *theirs})
+        for key in sorted({*ours, *theirs} - asked)
         if ours.get(key) != theirs.get(key)
+    ]
+
+
+def is_text_comparison(first: RunEvidence, second: RunEvidence) -> bool:
+    """Whether exactly one of the runs sent its texts whole."""
+    pacings = (run.fingerprint.conditions.get("text_pacing") or {} for run in (first, second))
+    return len({pacing.get("mode", "whole") == "whole" for pacing in pacings}) > 1
+
+
+def _bases(first: Contender, second: Contender) -> list[str]:
+    """A word where samples were attributed to chunks in different ways."""
+    ours, theirs = (
+        sorted({basis for point in c.run.points if point.engine == c.engine
+                for basis in point.duration_bases})
+        for c in (first, second)
+    )  # fmt: skip
+    if not ours or not theirs or ours == theirs:
+        return []
+    return [
+        f"samples are timed by {'/'.join(ours)} and {'/'.join(theirs)} (audio formats differ), so"
+        " times to the first sound are not on the same footing"
     ]
 
 
@@ -256,38 +306,42 @@ def _at_rate(
     is_paired: bool,
     seed: int,
 ) -> RateComparison:
+    is_about_text = is_text_comparison(first.run, second.run)
+    compared = _COMPARED_AFTER_TEXT if is_about_text else _COMPARED
     differences = [
         supported(
             difference_of(
                 pairs,
-                metric_values(each.metric) if each.percent else share_values(each.metric),
+                each.values,
                 quantile_statistic(each.percent) if each.percent else mean_statistic,
                 is_paired=is_paired,
                 seed=seed,
             ),
             each.percent,
         )
-        for each in _COMPARED
+        for each in compared
     ]
     return RateComparison(
         rate_rps=rate,
         first=first.label,
         second=second.label,
         is_paired=is_paired,
-        differences=_judged(differences),
-        decomposition=_decompose(pairs) if is_paired else None,
+        differences=_judged(compared, differences),
+        decomposition=_decompose(pairs) if is_paired and not is_about_text else None,
         cautions=tuple(
             text for pair in pairs for text in (*_caution(pair.first), *_caution(pair.second))
         ),
     )
 
 
-def _judged(differences: Sequence[Difference]) -> tuple[MetricDifference, ...]:
+def _judged(
+    compared: Sequence[_Compared], differences: Sequence[Difference]
+) -> tuple[MetricDifference, ...]:
     measured = [i for i, found in enumerate(differences) if found.p_value is not None]
     corrected = holm([differences[i].p_value or 0.0 for i in measured])
     adjusted = dict(zip(measured, corrected, strict=True))
     judged = []
-    for index, (each, found) in enumerate(zip(_COMPARED, differences, strict=True)):
+    for index, (each, found) in enumerate(zip(compared, differences, strict=True)):
         metric = registry()[each.metric]
         judged.append(
             MetricDifference(

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from analysis.compare import Comparison, Decomposition, Finding, MetricDifference, RateComparison
+from analysis.compare import (
+    TEXT_WAIT,
+    Comparison,
+    Decomposition,
+    Finding,
+    MetricDifference,
+    RateComparison,
+)
 from analysis.percentiles import MIN_N_FOR_INTERVAL
 
 __all__ = [
@@ -19,7 +26,7 @@ __all__ = [
     "value_words",
 ]
 
-_HEADLINES = (("audible_ttfa", "p95"), ("audible_ttfa", "p50"))
+_HEADLINE_STATISTICS = ("p95", "p50")
 # Below this a part of a difference is not worth a word.
 _WORTH_SAYING_MS = 1.0
 
@@ -27,21 +34,37 @@ _WORTH_SAYING_MS = 1.0
 def sentence(found: RateComparison) -> str:
     """Who wins at this rate, by how much, how sure, and by what means."""
     start = f"At {found.rate_rps:g}/s"
-    headlines = [_find(found, metric, statistic) for metric, statistic in _HEADLINES]
+    headline = _headline(found)
+    headlines = [_find(found, headline.metric, statistic) for statistic in _HEADLINE_STATISTICS]
     clear = [d for d in headlines if d.finding in (Finding.BETTER, Finding.WORSE)]
     if not clear:
         told = [d for d in headlines if d.finding is Finding.NOT_SHOWN] or headlines
-        parts = [f"{start} no difference in audible TTFA is shown between {found.first} and"
+        parts = [f"{start} no difference in {headline.what} is shown between {found.first} and"
                  f" {found.second}: {_amount(told[0], found)}."]  # fmt: skip
     else:
         best = clear[0]
         winner = found.second if best.finding is Finding.BETTER else found.first
-        parts = [f"{start} {winner} is heard sooner: {_amount(best, found)}."]
+        parts = [f"{start} {winner} is heard sooner{headline.after}: {_amount(best, found)}."]
     parts.extend(_means(found.decomposition))
     parts.extend(_others(found))
     if found.cautions:
         parts.append(f"Read with care: {'; '.join(dict.fromkeys(found.cautions))}.")
     return " ".join(parts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Headline:
+    metric: str
+    what: str
+    after: str
+
+
+def _headline(found: RateComparison) -> _Headline:
+    """What this comparison is about: the wait from dispatch, or from the end of the text."""
+    if any(each.metric == "audible_ttfa" for each in found.differences):
+        return _Headline("audible_ttfa", "audible TTFA", "")
+    end = "the end of the text"
+    return _Headline(TEXT_WAIT, f"the wait from {end} to the first sound", f" after {end}")
 
 
 def _find(found: RateComparison, metric: str, statistic: str) -> MetricDifference:
@@ -97,9 +120,9 @@ def _means(found: Decomposition | None) -> Iterator[str]:
 
 def _others(found: RateComparison) -> Iterator[str]:
     """Whatever else is shown, good or bad."""
+    headline = _headline(found).metric
     for each in found.differences:
-        is_headline = each.metric == "audible_ttfa"
-        if is_headline or each.finding not in (Finding.BETTER, Finding.WORSE):
+        if each.metric == headline or each.finding not in (Finding.BETTER, Finding.WORSE):
             continue
         yield (
             f"{found.second} is {each.finding.value} in {each.statistic} {each.metric}:"

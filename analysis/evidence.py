@@ -45,7 +45,16 @@ BASELINE_SCHEMA = 1
 _KIND = "earwitness baseline"
 # What may change on one and the same machine.
 _VOLATILE = ("load_average",)
-_KEPT_COLUMNS = ("index", "prompt_id", "outcome", "transport_outcome", "attempts", "is_incremental")
+_KEPT_COLUMNS = (
+    "index",
+    "prompt_id",
+    "outcome",
+    "transport_outcome",
+    "error_kind",
+    "attempts",
+    "is_incremental",
+    "duration_basis",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +88,13 @@ class PointEvidence:
     @property
     def is_invalid(self) -> bool:
         return bool(self.summary["validity"]["verdict"] == "invalid")
+
+    @property
+    def duration_bases(self) -> frozenset[str]:
+        """How samples were attributed to chunks; empty where an older baseline does not tell."""
+        if "duration_basis" not in self.cohort:
+            return frozenset()
+        return frozenset(self.cohort["duration_basis"].dropna().astype(str))
 
     def values(self, metric: str) -> CohortValues:
         """A request metric over the cohort, failures as +inf where they count."""

@@ -22,7 +22,15 @@ from analysis.stats.bootstrap import (
     unpaired_difference,
 )
 
-__all__ = ["PointPair", "Values", "difference_of", "metric_values", "pair_points", "share_values"]
+__all__ = [
+    "PointPair",
+    "Values",
+    "difference_of",
+    "metric_values",
+    "pair_points",
+    "share_values",
+    "text_wait_values",
+]
 
 FloatArray = NDArray[np.float64]
 # Of a point: values by place in the plan.
@@ -57,6 +65,15 @@ def _has_same_prompts(first: PointEvidence, second: PointEvidence) -> bool:
 def metric_values(name: str) -> Values:
     """A request metric, failures as +inf where they count."""
     return lambda point: point.by_index(name)
+
+
+def text_wait_values(point: PointEvidence) -> dict[int, float]:
+    """From the end of the text to the first sound, for text in pieces and for whole text.
+
+    Whole text ends when it is sent, so its wait is `audible_ttfa_from_send`.
+    """
+    is_incremental = bool(point.cohort["is_incremental"].fillna(False).any())
+    return point.by_index("final_text_to_audible" if is_incremental else "audible_ttfa_from_send")
 
 
 def share_values(name: str) -> Values:

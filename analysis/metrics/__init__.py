@@ -6,7 +6,7 @@ and a test with a hand-worked example.
 
 from __future__ import annotations
 
-from analysis.metrics import delivery, latency, load, playback, signal, speech
+from analysis.metrics import delivery, interruption, latency, load, playback, signal, speech
 from analysis.metrics.base import (
     Better,
     Cohort,
@@ -32,7 +32,7 @@ __all__ = [
     "request_metrics",
 ]
 
-_FAMILIES = (latency, playback, delivery, signal, load, speech)
+_FAMILIES = (latency, playback, delivery, signal, load, interruption, speech)
 
 
 def registry() -> dict[str, Declared]:

@@ -73,6 +73,9 @@ class ValueStatus(StrEnum):
     OK = "ok"
     NO_INTERVAL = "no_interval"
     NO_DATA = "no_data"
+    # Of a percentile, as in `analysis.percentiles`: it, or its interval's end, lies on a failure.
+    NOT_REACHED = "not_reached"
+    UPPER_NOT_REACHED = "upper_not_reached"
 
 
 @dataclass(frozen=True, slots=True)

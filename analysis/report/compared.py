@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from analysis.compare import Comparison, Finding, MetricDifference, RateComparison
+from analysis.compare import TEXT_WAIT, Comparison, Finding, MetricDifference, RateComparison
 from analysis.compare_words import interval_words, sentence, signed_words, value_words
 from analysis.report.curves import spread_ticks
 from analysis.report.markup import Markup, el
@@ -26,7 +26,13 @@ _TONES = {
     Finding.TOO_FEW: Tone.NONE,
     Finding.NOT_MEASURED: Tone.NONE,
 }
-_CHARTED = (("audible_ttfa", "p50"), ("audible_ttfa", "p95"), ("audible_received", "p95"))
+_CHARTED = (
+    ("audible_ttfa", "p50"),
+    ("audible_ttfa", "p95"),
+    ("audible_received", "p95"),
+    (TEXT_WAIT, "p50"),
+    (TEXT_WAIT, "p95"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +95,7 @@ def compared_section(found: Comparison, model: ReportModel) -> Markup:
     for number, pair in enumerate(pairs):
         charts = [
             figure_markup(difference_chart(pair.rates, metric, statistic, number), model)
-            for metric, statistic in _CHARTED
+            for metric, statistic in _charted(pair.rates)
         ]
         parts.append(
             el(
@@ -102,6 +108,12 @@ def compared_section(found: Comparison, model: ReportModel) -> Markup:
             )
         )
     return page_section("compared", "One engine against the other", *parts)
+
+
+def _charted(rates: Sequence[RateComparison]) -> list[tuple[str, str]]:
+    """Those of the charted differences that this comparison is about."""
+    compared = {(each.metric, each.statistic) for at in rates for each in at.differences}
+    return [wanted for wanted in _CHARTED if wanted in compared]
 
 
 def _sentence(at: RateComparison) -> Markup:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from analysis.compare import Comparison, Finding, compare, contenders_of
@@ -165,6 +167,74 @@ def test_runs_under_other_load_are_refused_unless_insisted(tmp_path):
         compared(first, second)
 
     assert any("phases" in note for note in compared(first, second, is_forced=True).notes)
+
+
+def whole_and_words(tmp_path, *, wait_ms: float):
+    """Whole texts heard 300 ms after they were sent; words over 800 ms, then so long a wait."""
+    whole = sweep(tmp_path, {"tts": gamma_engine(mean_ms=300, salt=1)}, name="whole")
+    words = sweep(
+        tmp_path,
+        {"tts": gamma_engine(mean_ms=wait_ms, shift_ms=800, salt=2, last_text_ms=800.0)},
+        name="words",
+        scenario={"text_pacing": {"mode": "words", "rate_per_s": 100.0}},
+    )
+    return whole, words
+
+
+def test_streaming_the_text_saves_wait_after_its_end(tmp_path):
+    """50 instead of 300 ms after the last word: 250 ms saved, though speech began 550 ms later."""
+    rate = one_rate(*whole_and_words(tmp_path, wait_ms=50.0))
+    p50 = finding(rate, "final_text_to_audible", "p50")
+
+    assert Finding.BETTER is p50.finding
+    assert -250 == pytest.approx(p50.difference.value, abs=20)
+    assert (60, True) == (p50.difference.num_pairs, rate.is_paired)
+    assert "words:tts is heard sooner after the end of the text" in sentence(rate)
+
+
+def test_latency_from_dispatch_is_not_compared_across_text_pacings(tmp_path):
+    """It would count the writing of the text on one side only; the notes say what is compared."""
+    found = compared(*whole_and_words(tmp_path, wait_ms=50.0))
+
+    assert "audible_ttfa" not in {each.metric for each in found.rates[0].differences}
+    assert found.rates[0].decomposition is None
+    assert any("end of the text" in note for note in found.notes)
+
+
+def test_streaming_the_text_that_saves_nothing_is_not_claimed(tmp_path):
+    """The same wait on both sides."""
+    rate = one_rate(*whole_and_words(tmp_path, wait_ms=300.0))
+
+    assert Finding.NOT_SHOWN is finding(rate, "final_text_to_audible", "p50").finding
+    assert "no difference in the wait from the end of the text" in sentence(rate)
+
+
+def test_two_cadences_of_text_are_other_conditions(tmp_path):
+    """Words at 100/s against words at 5/s are two loads, not one question."""
+    first, second = (
+        sweep(
+            tmp_path,
+            {"tts": gamma_engine()},
+            name=f"words-{rate:g}",
+            scenario={"text_pacing": {"mode": "words", "rate_per_s": rate}},
+        )
+        for rate in (5.0, 100.0)
+    )
+    with pytest.raises(NotComparableError, match="text_pacing"):
+        compared(first, second)
+
+
+def test_formats_timed_in_different_ways_are_called_out(tmp_path):
+    """MP3 counts by frames, PCM by bytes: the note says that they are not on the same footing."""
+    pcm = contenders_of([sweep(tmp_path, {"a": gamma_engine(), "b": gamma_engine(salt=2)})])
+    points = [
+        replace(point, cohort=point.cohort.assign(duration_basis="frame"))
+        for point in pcm[1].run.points
+    ]
+    framed = replace(pcm[1], run=replace(pcm[1].run, points=points))
+
+    assert any("exact and frame" in note for note in compare([pcm[0], framed]).notes)
+    assert not compare(pcm).notes
 
 
 def test_simulated_and_measured_are_not_compared(tmp_path):

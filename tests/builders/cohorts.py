@@ -86,10 +86,13 @@ def frame(num_rows: int, **columns: Any) -> pd.DataFrame:
     """A cohort of requests that went well, one every 500 ms from 1 s on; columns are replaced."""
     at_ns = ms(1000) + ms(500) * np.arange(num_rows)
     made: dict[str, Any] = {
+        "scheduled_ns": at_ns,
         "dispatched_ns": at_ns,
+        "cancel_ns": None,
         "finished_ns": at_ns + ms(200),
         "outcome": "ok",
         "transport_outcome": "ok",
+        "error_kind": None,
         "attempts": 1,
         "is_incremental": False,
         **{m.name: np.nan for m in registry().values() if isinstance(m, RequestMetric)},
@@ -101,7 +104,7 @@ def frame(num_rows: int, **columns: Any) -> pd.DataFrame:
         **columns,
     }
     return pd.DataFrame(made, index=range(num_rows)).astype(
-        {"dispatched_ns": "Int64", "finished_ns": "Int64"}
+        {"dispatched_ns": "Int64", "cancel_ns": "Int64", "finished_ns": "Int64"}
     )
 
 

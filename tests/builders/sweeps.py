@@ -24,12 +24,14 @@ _SPACING_MS = 50.0
 class Reply:
     """How one request went: first chunk after `ttfp_ms`, then the rest after `gap_ms`.
 
-    The onset lies `silence_ms` into the first chunk of 500 ms. `outcome` other than ok: no audio.
+    The onset lies `silence_ms` into the first chunk of 500 ms. The last text is sent `last_text_ms`
+    after dispatch. `outcome` other than ok: no audio.
     """
 
     ttfp_ms: float
     silence_ms: float = 0.0
     gap_ms: float = 100.0
+    last_text_ms: float = 0.0
     outcome: TransportOutcome = TransportOutcome.OK
 
 
@@ -114,6 +116,7 @@ def _records(
             "scheduled_ms": at_ms,
             "point_id": of.point_id,
             "prompt_id": f"{prompts}{index}",
+            "last_text_ns": ms(at_ms + reply.last_text_ms),
         }
         if reply.outcome is not TransportOutcome.OK:
             made.append(record(transport_outcome=reply.outcome, **common))
