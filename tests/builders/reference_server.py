@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import select
@@ -10,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
@@ -22,9 +24,16 @@ from aiohttp import web
 from reference_engine.assemble import AssembledEngine, assemble
 from reference_engine.clock import MonotonicClock
 from reference_engine.config import Profile
+from reference_engine.delivery import ThreadDelivery
+from reference_engine.engine import Engine
+from reference_engine.messages import Job
+from reference_engine.model_runner import ModelPrompt
+from reference_engine.server.app import build_app
 from reference_engine.server.process import bind, local_url, new_runner
 from reference_engine.server.service import Service
 from reference_engine.server.settings import ServerSettings
+from tests.builders.checkpoints import Loaded
+from tests.builders.engine import ScriptedRunner, Speech
 from tests.builders.model_engine import settings
 
 MODEL_ID = "random-micro"
@@ -99,6 +108,14 @@ class Served:
             "open": self.service.num_open,
         }
 
+    def service_routes(self) -> set[tuple[str, str]]:
+        """Method and path of everything that is served."""
+        return {
+            (route.method, route.resource.canonical)
+            for route in build_app(self.service).router.routes()
+            if route.resource is not None and route.method != "HEAD"
+        }
+
     def num_sent(self, request_id: str) -> int:
         """Chunks sent so far for a request."""
         entry = self.service.ledger.get(request_id)
@@ -114,9 +131,59 @@ class Served:
         await self.until(lambda: self.held() == NOTHING_HELD)
 
 
+class _PassingTime(MonotonicClock):
+    """The real clock, in which a step takes its time."""
+
+    def advance(self, duration_ns: int) -> None:
+        time.sleep(duration_ns / 1e9)
+
+
+class FakeRunner(ScriptedRunner):
+    """Takes the jobs of the server and speaks loud noise of the length that they allow."""
+
+    def __init__(self, profile: Profile, *, step_ms: float) -> None:
+        super().__init__(profile, _PassingTime(), step_ns=int(step_ms * 1e6))  # type: ignore[arg-type]
+        self._num_jobs = itertools.count(1)
+
+    def job(
+        self,
+        request_id: str,
+        prompt: ModelPrompt,
+        *,
+        num_characters: int,
+        max_new_tokens: int,
+        is_text_complete: bool = True,
+    ) -> Job:
+        return Job(
+            request_id=request_id,
+            prompt=Speech(key=next(self._num_jobs), num_codec_frames=10_000),
+            num_prompt_positions=10,
+            num_prefill_positions=0,
+            num_text_tokens=len(prompt.prompt.text_rows),
+            is_text_complete=is_text_complete,
+            num_characters=num_characters,
+            max_new_tokens=max_new_tokens,
+            ignore_eos=prompt.sampling.ignore_eos,
+        )
+
+    def append_text(self, slot: int, tokens: object, *, is_end: bool) -> None:
+        assert isinstance(tokens, tuple)
+        super().append_text(slot, len(tokens), is_end=is_end)
+
+
+def fake_engine(
+    loaded: Loaded, profile: Profile | None = None, *, step_ms: float = 1.0
+) -> AssembledEngine:
+    """A real engine whose model costs `step_ms` a step and says nothing that means anything."""
+    chosen = profile or small_profile()
+    runner = FakeRunner(chosen, step_ms=step_ms)
+    engine = Engine(chosen, runner, MonotonicClock(), make_delivery=ThreadDelivery)
+    return AssembledEngine(engine, runner, loaded.model, loaded.tokenizer, loaded.prompts)  # type: ignore[arg-type]
+
+
 @asynccontextmanager
 async def served(
-    folder: Path,
+    source: Path | Loaded,
     *,
     profile: Profile | None = None,
     load: Callable[[], AssembledEngine] | None = None,
@@ -124,12 +191,22 @@ async def served(
     send_buffer_bytes: int | None = None,
     **fields: Any,
 ) -> AsyncIterator[Served]:
-    """Serve a checkpoint on a port the system chooses, warm unless told otherwise."""
+    """Serve on a port the system chooses, warm unless told otherwise.
+
+    A folder is served for real; of what is loaded already only names and tokenizer are used, and a
+    fake model speaks.
+    """
     chosen = replace(ServerSettings(MODEL_ID), **fields)
     clock = MonotonicClock()
+
+    def build() -> AssembledEngine:
+        if isinstance(source, Path):
+            return assemble(source, profile or small_profile(), clock=clock)
+        return fake_engine(source, profile)
+
     service = Service(
         chosen,
-        load or (lambda: assemble(folder, profile or small_profile(), clock=clock)),
+        load or build,
         clock=clock,
         version="0.0.0",
     )

@@ -43,7 +43,11 @@ def talk_to(server: Served, talk: Talk, *, start_with: dict[str, Any] | None = N
 
 
 def talk_to_new(
-    folder: Any, talk: Callable[[Session, Served], Awaitable[Any]], **fields: Any
+    folder: Any,
+    talk: Callable[[Session, Served], Awaitable[Any]],
+    *,
+    start_with: dict[str, Any] | None = None,
+    **fields: Any,
 ) -> Any:
     """Hold one session with a server of its own."""
 
@@ -51,7 +55,7 @@ def talk_to_new(
         async with (
             served(folder, **fields) as server,
             aiohttp.ClientSession() as client,
-            session(client, server) as one,
+            session(client, server, start_with=start_with) as one,
         ):
             return await talk(one, server)
 
@@ -267,7 +271,7 @@ def test_cancel_works_at_any_time(micro, when):
         return done, code
 
     async def go() -> Any:
-        async with served(micro.folder) as server, aiohttp.ClientSession() as client:
+        async with served(micro) as server, aiohttp.ClientSession() as client:
             first = {"type": "response.cancel"} if when == "before the settings" else None
             opening = first or start(max_new_tokens=100)
             async with session(client, server, start_with=opening) as one:
@@ -295,7 +299,7 @@ def test_a_request_that_has_spoken_its_text_waits_for_more(micro):
         return heard, is_waiting, len(one.audio)
 
     heard, is_waiting, total = talk_to_new(
-        micro.folder, talk, start_with=start(max_new_tokens=num_stable + 6)
+        micro, talk, start_with=start(max_new_tokens=num_stable + 6)
     )
 
     assert (2 * 1920 * num_stable, True) == (heard, is_waiting)
@@ -326,7 +330,7 @@ def test_a_client_that_falls_silent_is_let_go(micro):
         return error["error"]["code"], code
 
     assert ("input_timeout", 1008) == talk_to_new(
-        micro.folder, talk, live=replace(LiveLimits(), idle_s=0.05)
+        micro, talk, live=replace(LiveLimits(), idle_s=0.05)
     )
 
 
@@ -343,7 +347,7 @@ def test_a_clause_is_waited_for_where_the_start_rule_says_so(micro):
         await one.hear_close()
         return words["request_id"], clause["request_id"]
 
-    words, clause = talk_to_new(micro.folder, talk, start=rule)
+    words, clause = talk_to_new(micro, talk, start=rule)
 
     assert words is None
     assert clause is not None
@@ -358,7 +362,7 @@ def test_a_start_rule_gives_up_after_its_longest_wait(micro):
         started = await one.hear("response.started")
         return str(started["type"])
 
-    assert "response.started" == talk_to_new(micro.folder, talk, start=rule)
+    assert "response.started" == talk_to_new(micro, talk, start=rule)
 
 
 def test_sessions_are_bounded_like_requests(micro):
@@ -367,7 +371,7 @@ def test_sessions_are_bounded_like_requests(micro):
     async def go() -> tuple[int, str]:
         profile = small_profile(slots=1, max_waiting=1)
         async with (
-            served(micro.folder, profile=profile) as server,
+            served(micro, profile=profile) as server,
             aiohttp.ClientSession() as client,
             session(client, server),
             session(client, server),

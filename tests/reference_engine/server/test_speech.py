@@ -307,7 +307,8 @@ def test_over_capacity_is_429_with_a_time_to_come_back(micro):
     """Two slots and one place to wait: the fourth is refused, the three are served."""
 
     async def go() -> list[Answer]:
-        async with served(micro.folder, profile=small_profile(max_waiting=1)) as server:
+        async with served(micro, profile=small_profile(max_waiting=1)) as server:
+            await server.until_idle()
             asks = (_ask(server, body(TEXT, max_new_tokens=16)) for _ in range(4))
             return await asyncio.gather(*asks)
 
@@ -325,7 +326,7 @@ def test_a_runaway_is_never_a_plain_success(micro):
     fields = body(TEXT, ignore_eos=False, max_new_tokens=100)
 
     async def go() -> tuple[Answer, Answer, str]:
-        async with served(micro.folder, profile=profile) as server:
+        async with served(micro, profile=profile) as server:
             stream = await _ask(server, fields, headers={"X-Request-Id": "runaway"})
             whole = await _ask(server, fields | {"stream": False})
             story = server.service.ledger.get("runaway")
@@ -342,7 +343,7 @@ def test_a_failure_after_the_first_sound_cuts_the_body(micro):
     """Whoever reads must not take the part for the whole."""
 
     async def go() -> Answer:
-        async with served(micro.folder) as server:
+        async with served(micro) as server:
             fields, headers = body(TEXT, max_new_tokens=90), {"X-Request-Id": "doomed"}
             asking = asyncio.create_task(_ask(server, fields, headers=headers))
             await server.until(lambda: server.num_sent("doomed") > 0)
@@ -359,9 +360,7 @@ def test_a_reader_that_stops_is_dropped_alone(micro):
     profile = small_profile(max_unread_bytes=4096)
 
     async def go() -> tuple[str, Answer]:
-        async with served(
-            micro.folder, profile=profile, write_s=0.2, send_buffer_bytes=4096
-        ) as server:
+        async with served(micro, profile=profile, write_s=0.2, send_buffer_bytes=4096) as server:
             reader, writer = await _open_without_reading(server)
             neighbour = await _ask(server, body(TEXT))
             await server.until_idle()
