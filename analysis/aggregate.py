@@ -37,7 +37,7 @@ from analysis.speech import (
 from analysis.stats.dependence import variance_inflation
 from analysis.stats.steady import mser5
 from analysis.view import AnalysisSettings
-from harness.records import Phase, PointRecord
+from harness.records import INTERRUPTED_KIND, Phase, PointRecord
 from harness.store import StoredRun, open_run
 
 if TYPE_CHECKING:
@@ -163,6 +163,7 @@ def _point(
         "planned_rps": None if data.measure_s is None else data.num_planned / data.measure_s,
         "n": len(data.cohort),
         "num_warmup_excluded": int((rows["phase"] == Phase.WARMUP.value).sum()),
+        "num_interrupted": int((data.cohort["error_kind"] == INTERRUPTED_KIND).sum()),
         "num_unrecorded": max(0, data.num_planned - len(data.cohort)),
         "outcomes": dict(Counter(data.cohort["outcome"]).most_common()),
         "validity": _validity(validity),

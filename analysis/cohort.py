@@ -2,7 +2,8 @@
 
 Rules: every arrival of the measurement is in every latency percentile; a failed one is +inf; one
 that the scenario cancelled counts with what had happened by then, else is left out and counted;
-a value that could not be measured is missing and counted, never a number.
+one in flight when the run was interrupted has not got there either, and nobody meant it to end: it
+is +inf; a value that could not be measured is missing and counted, never a number.
 
 Source: analysis/METRICS.md, "Cohort".
 """
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from analysis.metrics.base import Cohort, RequestMetric
 from analysis.outcomes import FAILED_OUTCOMES, FinalOutcome
+from harness.records import INTERRUPTED_KIND
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,7 +59,8 @@ def cohort_values(metric: RequestMetric, cohort: pd.DataFrame) -> CohortValues:
 
     Args:
         metric: which; it says whether failures count.
-        cohort: one row an arrival, with `outcome`, `is_incremental` and the metric's column.
+        cohort: one row an arrival, with `outcome`, `is_incremental`, the metric's column and, where
+            anything failed, `error_kind`.
     """
     values = cohort[metric.name].to_numpy(dtype=np.float64, na_value=np.nan)
     is_in = np.ones(len(cohort), dtype=bool)
@@ -69,7 +72,17 @@ def cohort_values(metric: RequestMetric, cohort: pd.DataFrame) -> CohortValues:
         is_cancelled = (cohort["outcome"] == FinalOutcome.CANCELLED.value).to_numpy(dtype=bool)
         values = np.where(is_failed, np.inf, values)
         has_no_end = is_cancelled & (metric.name in _NOT_FOR_CANCELLED)
-        is_excluded = is_in & is_cancelled & (np.isnan(values) | has_no_end)
+        is_open = is_cancelled & (np.isnan(values) | has_no_end)
+        is_interrupted = _is_interrupted(cohort)
+        values = np.where(is_open & is_interrupted, np.inf, values)
+        is_excluded = is_in & is_open & ~is_interrupted
     is_missing = is_in & ~is_excluded & np.isnan(values)
     rows = np.flatnonzero(is_in & ~is_excluded & ~is_missing)
     return CohortValues(values[rows], rows, int(is_missing.sum()), int(is_excluded.sum()))
+
+
+def _is_interrupted(cohort: pd.DataFrame) -> NDArray[np.bool_]:
+    # A baseline file leaves out columns without a single value.
+    if "error_kind" not in cohort:
+        return np.zeros(len(cohort), dtype=bool)
+    return (cohort["error_kind"] == INTERRUPTED_KIND).to_numpy(dtype=bool)

@@ -20,7 +20,7 @@ from harness.loop import FaultTrap, loop_name
 from harness.pacer import Pacer, Timer, make_waker
 from harness.preparation import PlannedArrival, Prepared, Preparer
 from harness.recorder import Recorder, RecorderTools
-from harness.records import PointRecord, RequestRecord, TransportOutcome
+from harness.records import INTERRUPTED_KIND, PointRecord, RequestRecord, TransportOutcome
 from harness.retry import next_attempt_ns, reset_for_retry
 from harness.selfcheck import OnTelemetry, SelfCheck
 from harness.settings import PointSettings
@@ -270,7 +270,7 @@ class _PointRun:
         self._next = len(self._arrivals)
         self._prepared = None
         text = "the run was interrupted while this request was in flight"
-        self._end_all(TransportOutcome.CANCELLED, "interrupted", text)
+        self._end_all(TransportOutcome.CANCELLED, INTERRUPTED_KIND, text)
 
     def _end_all(self, outcome: TransportOutcome, kind: str, text: str) -> None:
         self._is_closing = True

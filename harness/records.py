@@ -18,6 +18,7 @@ from engines.outcomes import TransportOutcome
 
 __all__ = [
     "CHUNK_COLUMNS",
+    "INTERRUPTED_KIND",
     "REQUEST_COLUMNS",
     "SCHEDULE_COLUMNS",
     "SCHEMA_VERSION",
@@ -38,6 +39,9 @@ __all__ = [
 ]
 
 SCHEMA_VERSION = 1
+# `error_kind` of what was in flight when the run itself was interrupted: it ended as `cancelled`,
+# but not because the scenario wanted a listener to hang up.
+INTERRUPTED_KIND = "interrupted"
 
 
 class Phase(StrEnum):

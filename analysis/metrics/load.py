@@ -86,7 +86,7 @@ METRICS = (
         "failure_rate",
         "share",
         Better.LOWER,
-        "Share of arrivals that did not end as `ok`; those the scenario cancelled are left out",
+        "Share of arrivals that did not end as `ok`; cancelled ones are left out",
         failure_rate,
     ),
     PointMetric(

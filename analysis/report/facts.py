@@ -7,11 +7,15 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from analysis.metrics.delivery import COALESCED_GAP_MS
 from analysis.report.model import Fact
 from analysis.report.words import count
 from harness.records import RunKind, RunRecord, RunStatus
 
 __all__ = ["commands", "conditions", "engine_facts", "environment", "notes"]
+
+# Half of the gaps of a typical reply: a few merged reads are usual on any network.
+_COALESCED_SHARE = 0.5
 
 
 def conditions(metrics: Mapping[str, Any], run: RunRecord | None) -> tuple[Fact, ...]:
@@ -23,13 +27,17 @@ def conditions(metrics: Mapping[str, Any], run: RunRecord | None) -> tuple[Fact,
     ]
     warmup = sum(int(point["num_warmup_excluded"]) for point in metrics["points"])
     found.append(Fact("Warm-up", f"{count(warmup, 'request')} stored and left out of all figures"))
-    interrupted = sum(int(p["num_interrupted"]) for p in metrics["points"])
     cancelled = sum(int(p["outcomes"].get("cancelled", 0)) for p in metrics["points"])
-    if cancelled > interrupted:
-        found.append(Fact("Cancelled", f"{count(cancelled - interrupted, 'request')} by the scenario"))
+    cancelled -= _num_interrupted(metrics)
+    if cancelled:
+        found.append(Fact("Cancelled", f"{count(cancelled, 'request')} by the scenario"))
     if run and (prompts := run.prompts or run.scenario.get("prompts")):
         found.append(Fact("Prompts", _prompts(prompts)))
     return tuple(found)
+
+
+def _num_interrupted(metrics: Mapping[str, Any]) -> int:
+    return sum(int(point.get("num_interrupted", 0)) for point in metrics["points"])
 
 
 def _stamps(metrics: Mapping[str, Any]) -> str:
@@ -106,12 +114,39 @@ def notes(metrics: Mapping[str, Any], run: RunRecord | None) -> tuple[str, ...]:
     unfinished = [point.point_id for point in run.points if not point.is_complete] if run else []
     if unfinished and is_complete:
         found.append(f"Unfinished points: {', '.join(unfinished)}.")
+    if interrupted := _num_interrupted(metrics):
+        found.append(
+            f"{count(interrupted, 'request')} in flight at the interrupt: recorded as cancelled, "
+            "counted as not reached."
+        )
     unrecorded = sum(int(point["num_unrecorded"]) for point in metrics["points"])
     if unrecorded:
         found.append(f"{count(unrecorded, 'planned request')} left no record.")
     if metrics["start_rule"] != "immediate":
         found.append(f"The player's start rule is {metrics['start_rule']}, not immediate.")
-    return tuple(found)
+    return (*found, *_coalesced(metrics))
+
+
+def _coalesced(metrics: Mapping[str, Any]) -> Iterator[str]:
+    """Who delivered in bursts: short gaps between chunks then say nothing good about a server."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for point in metrics["points"]:
+        share, size = (_median(point, name) for name in ("coalesced_share", "bytes_per_read"))
+        if share is not None and size is not None and share >= _COALESCED_SHARE:
+            found.setdefault(point["engine"], []).append((share, size))
+    for engine, points in found.items():
+        share, size = max(points)
+        yield (
+            f"{engine}: coalesced: in the median reply up to {share:.0%} of the gaps between "
+            f"chunks are under {COALESCED_GAP_MS:g} ms ({size:,.0f} bytes per read, "
+            f"{count(len(points), 'point')}). Chunks were held back and came in bursts: look at "
+            "first sound and stalls, a short gap is no merit here."
+        )
+
+
+def _median(point: Mapping[str, Any], name: str) -> float | None:
+    found: float | None = point["metrics"].get(name, {}).get("p50", {}).get("value")
+    return found
 
 
 def _flat(mapping: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
