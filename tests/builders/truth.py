@@ -269,12 +269,14 @@ def truth_site(
     *,
     transport: Transport = Transport.HTTP,
     names: tuple[str, ...] = (),
+    cpu: int | None = None,
 ) -> Iterator[TruthSite]:
     """Serve scripts from a process of its own while the block lasts."""
     book = folder / "scripts.json"
     save_scripts(scripts, book)
     argv = [sys.executable, "-P", "-m", "harness.truth", "--port=0", "--stop-on-stdin-eof"]
     argv.append(f"--scripts={book}")
+    argv += [] if cpu is None else [f"--cpu={cpu}"]
     ca_file = None
     if transport.is_sealed:
         files = write_certificate(folder)
