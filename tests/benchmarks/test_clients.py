@@ -51,9 +51,10 @@ class Figures:
     def line(self, name: str) -> str:
         arrival, lag = spread(self.arrival_us), spread(self.lag_ms)
         return (
-            f"{name:<11} arrival off by {arrival.p50:.1f} / {arrival.p99:.1f} / {arrival.max:.1f} us;"
-            f" dispatch lag {lag.p50:.3f} / {lag.p99:.3f} ms; underruns {self.num_true} true, "
-            f"{self.num_missed} missed, {self.num_invented} invented, {self.num_undecided} undecided"
+            f"{name:<11} arrival off by {arrival.p50:.1f} / {arrival.p99:.1f} / {arrival.max:.1f}"
+            f" us; dispatch lag {lag.p50:.3f} / {lag.p99:.3f} ms; underruns {self.num_true}"
+            f" true, {self.num_missed} missed, {self.num_invented} invented,"
+            f" {self.num_undecided} undecided"
         )
 
 
