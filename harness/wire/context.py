@@ -55,6 +55,7 @@ class Wire:
         self._resolver = Resolver(loop, is_cached=self._is_warm, lookup=lookup)
         self._tls: TlsClient | None = None
         self._processes: set[ProcessConnection] = set()
+        self._sessions: set[WebSocketConnection] = set()
         self._pools: dict[Origin, HttpPool] = {}
         self.read_stats = ReadStats()
         self.is_kernel_stamped = settings.is_kernel_stamped
@@ -70,6 +71,9 @@ class Wire:
         """Close every connection and stop watching."""
         for pool in self._pools.values():
             pool.close()
+        # Those that are over but still wait for the peer's goodbye: their timers end with the pacer.
+        for session in list(self._sessions):
+            session.abort()
         for process in list(self._processes):
             process.abort()
             process.reap()
@@ -157,6 +161,7 @@ class Wire:
             make_stream=self._make_stream,
             user_agent=self._settings.user_agent,
             dead_peer_s=self._settings.timeouts.dead_peer_s,
+            running=self._sessions,
         )
 
     def _tcp_options(self) -> TcpOptions:

@@ -49,7 +49,7 @@ _DATA = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
 
 @dataclass(frozen=True, slots=True)
 class WebSocketOptions:
-    """What all sessions of one wire share."""
+    """What all sessions of one wire share; `running` holds those whose socket is not closed yet."""
 
     clock: Clock
     pacer: Pacer
@@ -57,6 +57,7 @@ class WebSocketOptions:
     make_stream: MakeStream
     user_agent: str
     dead_peer_s: float | None
+    running: set[WebSocketConnection]
 
 
 class _State(Enum):
@@ -105,6 +106,7 @@ class WebSocketConnection:
         """Connect and ask for a session."""
         assert self._state is _State.NEW
         self._listener = listener
+        self._options.running.add(self)
         self._state = _State.DIALLING
         self._dial = Dial(
             origin_of(self._target.url),
@@ -147,6 +149,7 @@ class WebSocketConnection:
         if self._state is _State.CLOSED:
             return
         self._state = _State.CLOSED
+        self._options.running.discard(self)
         for timer in (self._ping_timer, self._close_timer):
             if timer is not None:
                 timer.cancel()

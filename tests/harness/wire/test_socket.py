@@ -415,10 +415,12 @@ def test_arrival_lies_in_the_senders_bracket(is_kernel_stamped: bool, runner: Ca
     for (before_ns, after_ns), stamp in zip(brackets, stamps, strict=True):
         assert stamp.floor_ns <= stamp.arrival_ns <= stamp.read_ns
         assert before_ns - error_ns <= stamp.arrival_ns
-        if is_kernel_stamped:
+        if is_kernel_stamped and stamp.is_exact:
             assert stamp.arrival_ns <= after_ns + error_ns
         else:
             assert stamp.arrival_ns == stamp.read_ns
+    # The kernel switches stamping on in its own time: the first reads may come without.
+    assert (10 if is_kernel_stamped else 0) <= sum(stamp.is_exact for stamp in stamps)
 
 
 def test_merged_sends_share_the_stamp_of_the_last():

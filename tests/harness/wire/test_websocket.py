@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Callable
@@ -257,6 +258,28 @@ def test_text_that_is_not_utf8_is_a_protocol_error():
         _until_closed(peer)
 
     assert ("protocol_error", "utf8") == _ending(_say(converse))
+
+
+def test_session_whose_goodbye_nobody_answers_is_closed_with_the_wire():
+    """No descriptor waits for the collector of garbage once a load is over."""
+    ends: list[bytes] = []
+
+    def converse(peer: Peer) -> None:
+        peer.accept()
+        peer.text("done")
+        peer.sock.settimeout(2)
+        while data := peer.sock.recv(65_536):  # reads the goodbye and keeps silent
+            pass
+        ends.append(data)
+
+    gc.disable()
+    try:
+        result = _say(converse)
+    finally:
+        gc.enable()
+
+    assert ("ok", None) == _ending(result)
+    assert [b""] == ends
 
 
 def test_fragments_are_one_message_stamped_with_the_last():
