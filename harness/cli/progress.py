@@ -11,7 +11,7 @@ from typing import TextIO
 from engines.base import EngineInfo
 from engines.redact import redact_url
 from harness.dispatcher import Progress
-from harness.plan import RunPlan
+from harness.plan import RunPlan, redactor
 from harness.scenario import Point
 from harness.schedule import Schedule
 
@@ -28,6 +28,8 @@ class ProgressLine:
         self._plan = plan
         self._stream = stream
         self._is_terminal = stream.isatty()
+        # What a server says of itself may hold what it was told.
+        self._redact = redactor(plan.secrets)
         self._waiting: dict[str, str] = {}
         self._begun = 0
         phases = plan.scenario.phases
@@ -87,7 +89,7 @@ class ProgressLine:
         )
 
     def _say(self, text: str) -> None:
-        self._stream.write(f"{text}\n")
+        self._stream.write(f"{self._redact(text)}\n")
         self._stream.flush()
 
     def _end_line(self) -> None:

@@ -19,13 +19,14 @@ from harness.clock import RunClock
 from harness.environment import describe_environment
 from harness.errors import (
     AllRequestsFailedError,
+    HarnessError,
     LoadStoppedError,
     RunFolderError,
     RunInterruptedError,
     ScenarioError,
 )
 from harness.loop import run as run_loop
-from harness.plan import Consent, RunPlan, plan_run
+from harness.plan import Consent, RunPlan, plan_run, redactor
 from harness.records import RunRecord, RunStatus
 from harness.runner import RunResult, check_folder, remaining_points, run_scenario
 from harness.scenario import Point, Scenario, parse_scenario
@@ -81,6 +82,9 @@ def execute(plan: RunPlan, folder: Path, *, is_resumed: bool = False) -> RunResu
     observer = ProgressLine(plan, sys.stderr)
     try:
         return run_loop(_execute(plan, folder, observer, is_resumed=is_resumed))
+    except HarnessError as fault:
+        # It may hold words of a server, and those what the server was told.
+        raise type(fault)(redactor(plan.secrets)(str(fault))) from None
     finally:
         observer.close()
 

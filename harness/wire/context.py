@@ -71,7 +71,7 @@ class Wire:
         """Close every connection and stop watching."""
         for pool in self._pools.values():
             pool.close()
-        # Those that are over but still wait for the peer's goodbye: their timers end with the pacer.
+        # Over, but waiting for the peer's goodbye: their timers end with the pacer.
         for session in list(self._sessions):
             session.abort()
         for process in list(self._processes):
