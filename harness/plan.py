@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from typing import Any
@@ -26,6 +26,7 @@ from harness.schedule import Schedule, build_schedule
 __all__ = ["Consent", "RunPlan", "plan_points", "plan_run", "redacted", "redactor", "user_agent"]
 
 _HIDDEN = "***"
+_MIN_SECRET_CHARS = 4
 _SECRET_WORDS = ("key", "token", "secret", "password", "authorization")
 
 
@@ -101,6 +102,7 @@ def plan_run(
     )
     authorize(estimates, scenario.authorization)
     secrets = frozenset(s for adapter in adapters.values() for s in _secrets_of(adapter, prompts))
+    secrets |= frozenset(s for engine in scenario.engines for s in _named_secrets(engine.params))
     return RunPlan(scenario, prompts, adapters, chosen, schedules, estimates, secrets)
 
 
@@ -188,6 +190,16 @@ def _refuse_what_cannot_be_said(
                 adapter.open(request)
             except EngineError as fault:
                 raise ScenarioError(f"engine {label}: prompt {prompt.id!r}: {fault}") from None
+
+
+def _named_secrets(params: Mapping[str, Any]) -> Iterator[str]:
+    """Values of parameters whose names say what they are: a server may echo them anywhere."""
+    for name, value in params.items():
+        if isinstance(value, Mapping):
+            yield from _named_secrets(value)
+        # A shorter one would hide parts of innocent words.
+        elif isinstance(value, str) and len(value) >= _MIN_SECRET_CHARS and _is_secret_name(name):
+            yield value
 
 
 def _secrets_of(adapter: Adapter, prompts: PromptSet) -> set[str]:
