@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -11,12 +12,13 @@ from engines import registry
 from engines.base import (
     Adapter,
     HttpTarget,
+    ProcessTarget,
     SpeechRequest,
     WebSocketTarget,
 )
 from engines.errors import EngineError
 from engines.redact import redact_url
-from harness.errors import ScenarioError
+from harness.errors import AuthorizationError, ScenarioError
 from harness.preflight import FileLimits, SystemFileLimits, check_descriptors, check_ports
 from harness.prompts import PromptSet, load_prompts
 from harness.safety import Estimate, Resolve, authorize, estimate_load, system_resolve
@@ -36,10 +38,12 @@ class Consent:
 
     key_hosts: further hosts to which a contract's key may be sent.
     allow_contract_env: contracts from outside the package may name environment variables.
+    allow_commands: engines that are commands on this machine may be started.
     """
 
     key_hosts: Collection[str] = ()
     allow_contract_env: bool = False
+    allow_commands: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,7 @@ class RunPlan:
     schedules: tuple[Schedule, ...]
     estimates: tuple[Estimate, ...]
     secrets: frozenset[str] = field(repr=False)
+    are_commands_allowed: bool = False
 
     @property
     def user_agent(self) -> str:
@@ -81,7 +86,7 @@ def plan_run(
         ScenarioError: prompts, engines or rates are wrong, or this machine would run out of
             files or ports.
         EngineError: a contract is wrong, or its key is missing.
-        AuthorizationError: a public host would be loaded without consent.
+        AuthorizationError: a public host would be loaded without consent, or a command started.
     """
     consent = consent or Consent()
     prompts = load_prompts(scenario.prompts.set, tags=scenario.prompts.tags)
@@ -93,6 +98,7 @@ def plan_run(
     check_descriptors(scenario, schedules, limits=limits or SystemFileLimits())
     check_ports(scenario, schedules)
     _refuse_what_cannot_be_said(adapters, scenario, prompts)
+    _refuse_commands(adapters, prompts, consent)
     estimates = estimate_load(
         scenario,
         schedules,
@@ -103,7 +109,16 @@ def plan_run(
     authorize(estimates, scenario.authorization)
     secrets = frozenset(s for adapter in adapters.values() for s in _secrets_of(adapter, prompts))
     secrets |= frozenset(s for engine in scenario.engines for s in _named_secrets(engine.params))
-    return RunPlan(scenario, prompts, adapters, chosen, schedules, estimates, secrets)
+    return RunPlan(
+        scenario,
+        prompts,
+        adapters,
+        chosen,
+        schedules,
+        estimates,
+        secrets,
+        are_commands_allowed=consent.allow_commands,
+    )
 
 
 def plan_points(
@@ -190,6 +205,17 @@ def _refuse_what_cannot_be_said(
                 adapter.open(request)
             except EngineError as fault:
                 raise ScenarioError(f"engine {label}: prompt {prompt.id!r}: {fault}") from None
+
+
+def _refuse_commands(adapters: Mapping[str, Adapter], prompts: PromptSet, consent: Consent) -> None:
+    """A scenario may name a command; that it is started is for the user alone to say."""
+    for label, adapter in adapters.items():
+        target = adapter.open(SpeechRequest("check", prompts.prompts[0].text)).target
+        if isinstance(target, ProcessTarget) and not consent.allow_commands:
+            raise AuthorizationError(
+                f"engine {label}: would start the command {shlex.join(target.argv)[:200]!r} for"
+                " every request; allow it with --allow-commands, or choose another engine"
+            )
 
 
 def _named_secrets(params: Mapping[str, Any]) -> Iterator[str]:

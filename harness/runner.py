@@ -273,7 +273,11 @@ class _Run:
             seed=point.seed,
             user_agent=self._plan.user_agent,
         )
-        wire = replace(settings.wire, is_kernel_stamped=self._is_kernel_stamped)
+        wire = replace(
+            settings.wire,
+            is_kernel_stamped=self._is_kernel_stamped,
+            are_commands_allowed=self._plan.are_commands_allowed,
+        )
         return replace(settings, wire=wire)
 
 

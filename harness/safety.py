@@ -147,7 +147,10 @@ def estimate_load(
 
 
 def _host_of(url: str) -> str:
-    return (urlsplit(url).hostname or url).lower()
+    parts = urlsplit(url)
+    if parts.scheme == "process":
+        return "localhost"  # a command that this machine starts
+    return (parts.hostname or url).lower()
 
 
 def authorize(estimates: Iterable[Estimate], authorization: Authorization | None) -> None:

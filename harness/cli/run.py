@@ -62,6 +62,10 @@ AllowEnvOption = Annotated[
         help="Let contract files of your own name environment variables.",
     ),
 ]
+AllowCommandsOption = Annotated[
+    bool,
+    typer.Option("--allow-commands", help="Start the commands that the scenario names as engines."),
+]
 ArrivalsOption = Annotated[bool, typer.Option("--arrivals", help="List every planned request.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output on stdout.")]
 
@@ -88,6 +92,7 @@ def run(
     wer: WerOption = False,
     send_key_to: SendKeyOption = None,
     allow_contract_env: AllowEnvOption = False,
+    allow_commands: AllowCommandsOption = False,
     json_: JsonOption = False,
 ) -> None:
     """Load engines by a scenario; record everything, then report what a listener hears."""
@@ -108,7 +113,11 @@ def run(
         choices=choices,
         out=out,
         resume=resume,
-        consent=Consent(tuple(send_key_to or ()), allow_contract_env),
+        consent=Consent(
+            key_hosts=tuple(send_key_to or ()),
+            allow_contract_env=allow_contract_env,
+            allow_commands=allow_commands,
+        ),
         has_report=not no_report,
         has_wer=wer,
         is_json=json_,

@@ -221,3 +221,28 @@ def serve_reference(
     if stop_on_stdin_eof:
         arguments.append("--stop-on-stdin-eof")
     become_module("reference_engine.server", arguments)
+
+
+@serve_app.command("replay")
+def serve_replay(
+    run: str = typer.Argument(help="Folder of a recorded run."),
+    point: str | None = typer.Option(
+        None, metavar="POINT", help="Which point of the run; needed where it has several."
+    ),
+    host: str = typer.Option("127.0.0.1", help="Address to listen on."),
+    port: int = typer.Option(8126, help="Port to listen on; 0 lets the system choose."),
+    stop_on_stdin_eof: bool = typer.Option(
+        False, "--stop-on-stdin-eof", help="Stop when standard input closes (for parent processes)."
+    ),
+) -> None:
+    """Serve a recorded run again with its timing (engine `replay`).
+
+    The text of a request chooses the recorded reply. One JSON line on standard output says when it
+    is ready and where; Ctrl-C stops it.
+    """
+    arguments = [run, f"--host={host}", f"--port={port}"]
+    if point is not None:
+        arguments.append(f"--point={point}")
+    if stop_on_stdin_eof:
+        arguments.append("--stop-on-stdin-eof")
+    become_module("harness.replay", arguments)

@@ -10,6 +10,7 @@ from harness.errors import AuthorizationError, ScenarioError
 from harness.plan import Consent, RunPlan, plan_run, redacted, redactor, user_agent
 from tests.builders.runs import scenario
 
+LOCAL = {"contract": "local", "params": {"argv": ["my-tts", "--raw"], "sample_rate_hz": 24_000}}
 PIPER = {"contract": "earwitness-piper", "base_url": "http://127.0.0.1:9"}
 
 
@@ -90,3 +91,19 @@ def test_values_that_look_like_keys_are_hidden_by_their_names():
         "url": "http://host/p?token=***",
         "n": 1,
     } == redacted(value, redactor([]))
+
+
+def test_a_command_in_a_scenario_is_not_started_without_the_word_of_the_user():
+    """The refusal shows the command and names the option."""
+    with pytest.raises(AuthorizationError, match=r"'my-tts --raw'.*--allow-commands"):
+        _plan(engines=[LOCAL])
+
+
+def test_an_allowed_command_is_this_machines_own_and_needs_no_other_consent():
+    """No public host: any rate and number of requests."""
+    plan = _plan(
+        {"arrivals.rates_rps": [50]}, engines=[LOCAL], consent=Consent(allow_commands=True)
+    )
+
+    assert plan.are_commands_allowed
+    assert [("localhost", False)] == [(e.host, e.is_public) for e in plan.estimates]

@@ -263,3 +263,19 @@ def test_a_point_that_never_began_keeps_its_id():
     waiting = [_stored_point("a", is_complete=False, start_ns=None)]
 
     assert ["a"] == [p.point_id for p in remaining_points(run_record(points=waiting))]
+
+
+def test_a_command_that_the_user_allows_is_run_for_every_request(tmp_path: Path):
+    """An engine `local`: its standard output is stored, each request ends ok."""
+    sound = tmp_path / "sound.pcm"
+    sound.write_bytes(SPOKEN)
+    params = {"argv": ["cat", str(sound)], "sample_rate_hz": 22_050}
+    given = parse_scenario(
+        short_run("", engines=[{"contract": "local", "params": params}]),
+        where="t",
+        base_dir=Path.cwd(),
+    )
+    result = _run(plan_run(given, consent=Consent(allow_commands=True)), tmp_path / "run")
+
+    assert (6, 6) == (result.num_measured, result.num_ok)
+    assert {SPOKEN} == {payload for _, payload in open_run(tmp_path / "run").iter_records()}
