@@ -20,6 +20,7 @@ from harness.environment import Environment
 from harness.errors import RunFolderError, RunInterruptedError
 from harness.plan import RunPlan, redacted, redactor
 from harness.point_settings import point_settings, wire_settings
+from harness.preflight import check_writable
 from harness.probe import identify
 from harness.records import (
     Phase,
@@ -121,16 +122,17 @@ class _Sink:
 
 
 def check_folder(folder: Path) -> None:
-    """Refuse a folder that exists before anything is sent.
+    """Refuse a folder that exists, or cannot be made, before anything is sent.
 
     Raises:
-        RunFolderError: it exists.
+        RunFolderError: with what is in the way.
     """
     if folder.exists():
         raise RunFolderError(
             f"{folder}: exists already and a run folder is never re-used; name another with -o, "
             "or go on with it by --resume"
         )
+    check_writable(folder)
 
 
 async def run_scenario(

@@ -283,6 +283,13 @@ class Recording(Section):
             raise ValueError(f"audio: sample:{match[2]} is more than 1, the share of all requests")
         return self
 
+    def kept_s(self, reply_s: float) -> float:
+        """How many seconds of a reply of this length are kept, on average over all replies."""
+        kind, _, amount = self.audio.partition(":")
+        if kind == "head":
+            return min(reply_s, float(amount))
+        return reply_s * {"all": 1.0, "none": 0.0}.get(kind, float(amount or 0))
+
 
 class Authorization(Section):
     """Consent to load a public host: which, who answers for it, and how much at most."""

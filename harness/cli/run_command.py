@@ -27,6 +27,7 @@ from harness.errors import (
 )
 from harness.loop import run as run_loop
 from harness.plan import Consent, RunPlan, plan_run, redactor
+from harness.preflight import disk_warning
 from harness.records import RunRecord, RunStatus
 from harness.runner import RunResult, check_folder, remaining_points, run_scenario
 from harness.scenario import Point, Scenario, parse_scenario
@@ -79,6 +80,7 @@ def execute(plan: RunPlan, folder: Path, *, is_resumed: bool = False) -> RunResu
     Raises:
         HarnessError: as `run_scenario`.
     """
+    _warn_of_a_full_disk(plan, folder)
     observer = ProgressLine(plan, sys.stderr)
     try:
         return run_loop(_execute(plan, folder, observer, is_resumed=is_resumed))
@@ -87,6 +89,17 @@ def execute(plan: RunPlan, folder: Path, *, is_resumed: bool = False) -> RunResu
         raise type(fault)(redactor(plan.secrets)(str(fault))) from None
     finally:
         observer.close()
+
+
+def _warn_of_a_full_disk(plan: RunPlan, folder: Path) -> None:
+    warning = disk_warning(
+        folder,
+        plan.scenario.recording,
+        num_requests=sum(estimate.num_requests for estimate in plan.estimates),
+        num_characters=sum(estimate.num_characters for estimate in plan.estimates),
+    )
+    if warning is not None:
+        sys.stderr.write(f"earwitness: warning: {warning}\n")
 
 
 async def _execute(
