@@ -11,6 +11,7 @@ ORACLE := .venv-oracle
 ORACLE_CONSTRAINTS := .ci/constraints-oracle.txt
 ORACLE_PIP := $(ORACLE)/bin/python -m pip --disable-pip-version-check
 DEMO_DIR ?= results/demo
+REFERENCE_DEMO_DIR ?= results/reference-demo
 PYTEST_ARGS ?=
 
 .PHONY: demo test check bench oracle reference-demo gpu-check figures clean
@@ -54,6 +55,18 @@ check: $(VENV)/.dev-installed
 
 bench: $(VENV)/.dev-installed $(ORACLE)/.installed
 	$(BIN)/python -m pytest -m bench -s $(PYTEST_ARGS)
+
+# Four servers of random weights that differ in one setting each, under the same open-loop load.
+REFERENCE_SERVE = $(BIN)/earwitness serve reference --random tiny --profile cpu --threads 1 --drain-s 1
+
+reference-demo: $(VENV)/.dev-installed
+	pids=; trap 'kill $$pids 2>/dev/null; wait' EXIT; \
+	serve() { $(REFERENCE_SERVE) "$$@" >/dev/null & pids="$$pids $$!"; }; \
+	serve --port 8124; \
+	serve --port 8126 --set policy=fcfs; \
+	serve --port 8127 --set 'chunks={mode: fixed, ramp: [25]}'; \
+	serve --port 8128 --set codec=redecode; \
+	$(BIN)/earwitness run scenarios/reference-ladder.yaml -o $(REFERENCE_DEMO_DIR)
 
 clean:
 	rm -rf $(VENV) $(ORACLE) build *.egg-info

@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import NoReturn
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -157,92 +157,93 @@ def serve_truth(
     become_module("harness.truth", arguments)
 
 
+_Checkpoint = Annotated[
+    str | None, typer.Option(metavar="DIR", help="Checkpoint in the official layout.")
+]
+_RandomShape = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SHAPE", help="Noise instead of a checkpoint: tiny, tiny-0.6b, 0.6b, 1.7b."
+    ),
+]
+_Profile = Annotated[str, typer.Option(help="Profile of the engine, or a YAML file.")]
+_Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the profile. Repeatable."),
+]
+_Device = Annotated[str, typer.Option(help="cpu, cuda or cuda:N.")]
+_Dtype = Annotated[
+    str | None, typer.Option(help="float32 or bfloat16; default: bfloat16 on cuda, else float32.")
+]
+_Threads = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="CPU threads of a step; default: as torch decides."),
+]
+_Host = Annotated[str, typer.Option(help="Address to listen on.")]
+_Port = Annotated[int, typer.Option(help="Port to listen on; 0 lets the system choose.")]
+_ModelId = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Name in /v1/models; default: the folder's.")
+]
+_Start = Annotated[
+    str,
+    typer.Option(help="Speech of arriving text begins at: first-token, clause, sentence."),
+]
+_StartTokens = Annotated[int, typer.Option(help="Begin with so many tokens anyhow.")]
+_StartWait = Annotated[float, typer.Option(help="Begin after so many seconds anyhow.")]
+_Drain = Annotated[float, typer.Option(help="Longest wait for open requests when stopping, in s.")]
+_KeyVariable = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Ask for the key held in this environment variable."),
+]
+_StopOnEof = Annotated[
+    bool,
+    typer.Option(
+        "--stop-on-stdin-eof", help="Stop when standard input closes (for parent processes)."
+    ),
+]
+
+
 @serve_app.command("reference")
 def serve_reference(
-    checkpoint: str | None = typer.Option(
-        None, metavar="DIR", help="Checkpoint in the official layout."
-    ),
-    random: str | None = typer.Option(
-        None, metavar="SHAPE", help="Noise instead of a checkpoint: tiny, tiny-0.6b, 0.6b, 1.7b."
-    ),
-    profile: str = typer.Option("ttfa", help="Profile of the engine, or a YAML file."),
-    setting: list[str] | None = typer.Option(
-        None, "--set", metavar="KEY=VALUE", help="Change a key of the profile. Repeatable."
-    ),
-    device: str = typer.Option("cpu", help="cpu, cuda or cuda:N."),
-    dtype: str | None = typer.Option(
-        None, help="float32 or bfloat16; default: bfloat16 on cuda, else float32."
-    ),
-    threads: int | None = typer.Option(
-        None, metavar="N", help="CPU threads of a step; default: as torch decides."
-    ),
-    host: str = typer.Option("127.0.0.1", help="Address to listen on."),
-    port: int = typer.Option(8124, help="Port to listen on; 0 lets the system choose."),
-    model_id: str | None = typer.Option(
-        None, metavar="NAME", help="Name in /v1/models; default: the folder's."
-    ),
-    start: str = typer.Option(
-        "first-token", help="Speech of arriving text begins at: first-token, clause, sentence."
-    ),
-    start_max_tokens: int = typer.Option(24, help="Begin with so many tokens anyhow."),
-    start_max_wait_s: float = typer.Option(0.5, help="Begin after so many seconds anyhow."),
-    drain_s: float = typer.Option(30.0, help="Longest wait for open requests when stopping, in s."),
-    api_key_env: str | None = typer.Option(
-        None, metavar="NAME", help="Ask for the key held in this environment variable."
-    ),
-    stop_on_stdin_eof: bool = typer.Option(
-        False, "--stop-on-stdin-eof", help="Stop when standard input closes (for parent processes)."
-    ),
+    checkpoint: _Checkpoint = None,
+    random: _RandomShape = None,
+    profile: _Profile = "ttfa",
+    setting: _Settings = None,
+    device: _Device = "cpu",
+    dtype: _Dtype = None,
+    threads: _Threads = None,
+    host: _Host = "127.0.0.1",
+    port: _Port = 8124,
+    model_id: _ModelId = None,
+    start: _Start = "first-token",
+    start_max_tokens: _StartTokens = 24,
+    start_max_wait_s: _StartWait = 0.5,
+    drain_s: _Drain = 30.0,
+    api_key_env: _KeyVariable = None,
+    stop_on_stdin_eof: _StopOnEof = False,
 ) -> None:
     """Serve Qwen3-TTS by the bundled engine: OpenAI's and Nari's HTTP shape, and nari.speech.v1.
 
     One JSON line on standard output says when it is ready and where; Ctrl-C stops it.
     """
     given = {
-        "--checkpoint": checkpoint,
-        "--random": random,
-        "--dtype": dtype,
-        "--threads": threads,
-        "--model-id": model_id,
-        "--api-key-env": api_key_env,
+        "checkpoint": checkpoint,
+        "random": random,
+        "profile": profile,
+        "device": device,
+        "dtype": dtype,
+        "threads": threads,
+        "host": host,
+        "port": port,
+        "model-id": model_id,
+        "start": start,
+        "start-max-tokens": start_max_tokens,
+        "start-max-wait-s": start_max_wait_s,
+        "drain-s": drain_s,
+        "api-key-env": api_key_env,
     }
-    arguments = [
-        f"--profile={profile}",
-        f"--device={device}",
-        f"--host={host}",
-        f"--port={port}",
-        f"--start={start}",
-        f"--start-max-tokens={start_max_tokens}",
-        f"--start-max-wait-s={start_max_wait_s}",
-        f"--drain-s={drain_s}",
-    ]
-    arguments += [f"{name}={value}" for name, value in given.items() if value is not None]
+    arguments = [f"--{name}={value}" for name, value in given.items() if value is not None]
     arguments += [f"--set={each}" for each in setting or ()]
     if stop_on_stdin_eof:
         arguments.append("--stop-on-stdin-eof")
     become_module("reference_engine.server", arguments)
-
-
-@serve_app.command("replay")
-def serve_replay(
-    run: str = typer.Argument(help="Folder of a recorded run."),
-    point: str | None = typer.Option(
-        None, metavar="POINT", help="Which point of the run; needed where it has several."
-    ),
-    host: str = typer.Option("127.0.0.1", help="Address to listen on."),
-    port: int = typer.Option(8126, help="Port to listen on; 0 lets the system choose."),
-    stop_on_stdin_eof: bool = typer.Option(
-        False, "--stop-on-stdin-eof", help="Stop when standard input closes (for parent processes)."
-    ),
-) -> None:
-    """Serve a recorded run again with its timing (engine `replay`).
-
-    The text of a request chooses the recorded reply. One JSON line on standard output says when it
-    is ready and where; Ctrl-C stops it.
-    """
-    arguments = [run, f"--host={host}", f"--port={port}"]
-    if point is not None:
-        arguments.append(f"--point={point}")
-    if stop_on_stdin_eof:
-        arguments.append("--stop-on-stdin-eof")
-    become_module("harness.replay", arguments)
