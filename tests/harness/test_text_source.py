@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.point_settings import point_settings
+from harness.scenario import load_scenario
 from harness.text_source import TextMode, TextPacing, pace_text
 
 
@@ -79,3 +81,33 @@ def test_impossible_pacing_is_refused(pacing: TextPacing):
     """A time before the dispatch cannot be kept."""
     with pytest.raises(ValueError, match="text pacing"):
         pace_text("a b", pacing, seed=1)
+
+
+def test_published_cadence_is_a_word_every_10_ms_with_its_blank():
+    """The bundled scenario: slots of exactly 10 ms that begin with the first word."""
+    settings = point_settings(
+        load_scenario("nari-compat-words"), rate_rps=1.0, seed=1, user_agent="me/1"
+    )
+    assert settings.text_pacing is not None
+    pieces = pace_text("One two  three.", settings.text_pacing, seed=1)
+
+    assert [("One ", 0), ("two  ", 10), ("three.", 20)] == [
+        (piece.text, (piece.due_ns - pieces[0].due_ns) / 1e6) for piece in pieces
+    ]
+
+
+def test_published_load_is_the_same_for_whole_and_streamed_text():
+    """Same arrivals and prompts, so that the two runs can be compared request by request."""
+    whole, words = (load_scenario(name) for name in ("nari-compat", "nari-compat-words"))
+
+    assert whole.arrivals == words.arrivals
+    assert (whole.phases, whole.prompts, whole.timeouts) == (
+        words.phases,
+        words.prompts,
+        words.timeouts,
+    )
+    assert (30, 300, (1, 2, 4, 6, 8, 10, 12, 16, 20)) == (
+        whole.phases.warmup_s,
+        whole.phases.measure_s,
+        tuple(whole.arrivals.rates_rps),
+    )
