@@ -14,11 +14,12 @@ import typer
 
 from harness.errors import MissingExtraError, ScenarioError
 from reference_engine.clock import MonotonicClock, thread_cpu_ns
-from reference_engine.config import Profile, load_profile
+from reference_engine.config import Profile, Stages, load_profile
 from reference_engine.engine_bench import TurnCosts, measure_turns
 
 if TYPE_CHECKING:
     from reference_engine.official.speed import SpeedComparison
+    from reference_engine.step_bench import StepBench
 
 __all__ = ["BenchRequest", "run_bench"]
 
@@ -32,6 +33,10 @@ class BenchRequest:
     num_turns: int
     checkpoint: Path | None = None
     shape: str | None = None
+    device: str = "cpu"
+    dtype: str | None = None
+    max_rows: int = 32
+    costs_out: Path | None = None
     # Interpreter of the official package to race against; None for no race.
     official_python: Path | None = None
     is_json: bool = False
@@ -48,7 +53,10 @@ def run_bench(request: BenchRequest) -> None:
         measure_turns(profile, num_streams=num, num_turns=request.num_turns, cpu_ns=thread_cpu_ns)
         for num in _streams(request.streams)
     ]
-    steps = _steps(request, profile)
+    bench = _steps(request, profile)
+    steps = bench.as_json() if bench else {}
+    if bench and request.costs_out:
+        _write_costs(request.costs_out, bench, turns[0])
     race = _race(request)
     if request.is_json:
         turn_rows = [dataclasses.asdict(each) for each in turns]
@@ -71,25 +79,56 @@ def _streams(text: str) -> list[int]:
     return numbers
 
 
-def _steps(request: BenchRequest, profile: Profile) -> dict[str, Any]:
+def _steps(request: BenchRequest, profile: Profile) -> StepBench | None:
     """Times of the checkpoint's steps; nothing where none was named."""
     if request.checkpoint is None and request.shape is None:
-        return {}
+        if request.costs_out is not None or request.device != "cpu":
+            raise ScenarioError(
+                "--device and --costs-out: nothing to time; name --checkpoint or --random"
+            )
+        return None
     if request.checkpoint is not None and request.shape is not None:
         raise ScenarioError("--checkpoint and --random: name one of them")
+    if request.dtype not in (None, "float32", "bfloat16"):
+        raise ScenarioError(f"--dtype: found {request.dtype!r}, expected float32 or bfloat16")
     try:
         from reference_engine.checkpoint.make import make_checkpoint
-        from reference_engine.step_bench import measure_steps
     except ModuleNotFoundError as missing:
         raise MissingExtraError(
             f"{missing.name} is not installed; pip install 'earwitness[reference]'"
         ) from None
     if request.checkpoint is not None:
-        return measure_steps(request.checkpoint, profile).as_json()
+        return _time_steps(request.checkpoint, request, profile)
     with tempfile.TemporaryDirectory() as made:
-        folder = Path(made) / "checkpoint"
+        folder = Path(made) / f"random-{request.shape}"
         make_checkpoint(folder, shape=str(request.shape), seed=0)
-        return measure_steps(folder, profile).as_json()
+        return _time_steps(folder, request, profile)
+
+
+def _time_steps(folder: Path, request: BenchRequest, profile: Profile) -> StepBench:
+    """All stages where a cost table is wanted, else the profile's own."""
+    import torch
+
+    from reference_engine.step_bench import measure_steps
+
+    dtype = request.dtype or ("float32" if request.device == "cpu" else "bfloat16")
+    return measure_steps(
+        folder,
+        profile,
+        device=request.device,
+        dtype=getattr(torch, dtype),
+        max_rows=request.max_rows,
+        stages=tuple(Stages) if request.costs_out else (),
+    )
+
+
+def _write_costs(path: Path, bench: StepBench, turns: TurnCosts) -> None:
+    """Keep the figures as a cost table, and say where."""
+    from reference_engine.measured_costs import cost_table, write_costs
+
+    label = f"{bench.device}, {Path(bench.checkpoint).name} in {bench.dtype}, measured"
+    write_costs(cost_table(bench, turn_us=turns.p50_us, label=label), path)
+    typer.echo(f"cost table: {path} (earwitness simulate --cost {path})", err=True)
 
 
 def _race(request: BenchRequest) -> SpeedComparison | None:
@@ -143,10 +182,24 @@ def _print_turns(turns: Sequence[TurnCosts]) -> None:
 def _print_steps(steps: dict[str, Any]) -> None:
     if not steps:
         return
-    typer.echo(f"\nsteps of {steps['checkpoint']} on {steps['device']}, wall time (ms)")
-    typer.echo(f"{'stage':>10} {'rows':>5} {'width':>6} {'calls':>6} {'p50':>9} {'best':>9}")
+    ceilings = steps["ceilings"]
+    typer.echo(
+        f"\nsteps of {steps['checkpoint']} on {steps['device']}, {steps['dtype']}, wall time (ms);"
+        f" floor at {ceilings['bytes_per_s'] / 1e9:.0f} GB/s and"
+        f" {ceilings['model_flops_per_s'] / 1e12:.3g} TFLOP/s, both measured"
+    )
+    typer.echo(
+        f"{'stage':>10} {'rows':>5} {'width':>6} {'p50':>9} {'device':>9} {'gap':>8} {'floor':>9}"
+        f" {'x floor':>8} {'limit':>6} {'launches':>9}"
+    )
     for each in steps["steps"]:
         typer.echo(
-            f"{each['stage']:>10} {each['rows']:>5} {each['width']:>6} {each['num_calls']:>6}"
-            f" {each['p50_ms']:>9.2f} {each['best_ms']:>9.2f}"
+            f"{each['stage']:>10} {each['rows']:>5} {each['width']:>6} {each['p50_ms']:>9.2f}"
+            f" {each['device_ms']:>9.2f} {each['host_gap_ms']:>8.3f} {each['floor_ms']:>9.4f}"
+            f" {each['device_ms'] / each['floor_ms']:>8.1f} {each['limit']:>6}"
+            f" {each['launches']:>9}"
         )
+    typer.echo(
+        f"row flags on the host after {steps['flags_ms']:.3f} ms, samples after"
+        f" {steps['samples_ms']:.3f} ms; {steps['launch_us']:.1f} us a launch, step by step"
+    )

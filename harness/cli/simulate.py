@@ -85,11 +85,28 @@ def engine_bench(
     turns: Annotated[int, typer.Option("--turns", help="Turns to time at each.")] = 5000,
     checkpoint: Annotated[
         Path | None,
-        typer.Option("--checkpoint", help="Also time the steps of this checkpoint on the CPU."),
+        typer.Option("--checkpoint", help="Also time the steps of this checkpoint."),
     ] = None,
     shape: Annotated[
         str | None,
         typer.Option("--random", help="Also time a random checkpoint of this shape (tiny)."),
+    ] = None,
+    device: Annotated[
+        str, typer.Option("--device", help="Where the steps run: cpu, cuda or cuda:N.")
+    ] = "cpu",
+    dtype: Annotated[
+        str | None,
+        typer.Option("--dtype", help="float32 or bfloat16 (default: bfloat16 on cuda)."),
+    ] = None,
+    max_rows: Annotated[
+        int, typer.Option("--max-rows", help="Leave shapes of more rows out.")
+    ] = 32,
+    costs_out: Annotated[
+        Path | None,
+        typer.Option(
+            "--costs-out",
+            help="Write what was measured as a cost table for `simulate --cost` (a new file).",
+        ),
     ] = None,
     compare_official: Annotated[
         bool,
@@ -114,6 +131,10 @@ def engine_bench(
             num_turns=turns,
             checkpoint=checkpoint,
             shape=shape,
+            device=device,
+            dtype=dtype,
+            max_rows=max_rows,
+            costs_out=costs_out,
             official_python=official_python if compare_official else None,
             is_json=json_,
         )

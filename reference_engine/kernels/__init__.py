@@ -11,7 +11,7 @@ from torch import Tensor
 
 from reference_engine.kernels import reference
 
-__all__ = ["REFERENCE_KERNELS", "KernelSet", "kernels_for"]
+__all__ = ["FUSED_NAMES", "REFERENCE_KERNELS", "KernelSet", "kernels_for"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +37,22 @@ class KernelSet:
 
 
 REFERENCE_KERNELS = KernelSet()
+
+# What `fused.py` has a kernel for. Known without importing Triton, so that launches can be counted
+# anywhere.
+FUSED_NAMES = (
+    "rms_norm",
+    "add_rms_norm",
+    "silu_gate",
+    "rotate_and_store",
+    "attend_slots",
+    "attend_rows",
+    "snake_beta",
+    "penalised_scores",
+    "sample_tokens",
+    "philox_uniform",
+    "to_pcm16",
+)
 
 
 def kernels_for(device: torch.device | str) -> KernelSet:

@@ -1,0 +1,89 @@
+"""The rules of capture, over every program that is recorded, on a CPU and on no device at all."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import torch
+
+from reference_engine.config import Profile
+from reference_engine.graphs import CpuDriver
+from reference_engine.model_runner import ModelRunner
+from tests.builders.audit import audit, tensors_of, to_meta
+from tests.builders.checkpoints import Loaded
+from tests.builders.model_engine import settings
+
+NUM_REPLAYS = 1000
+
+
+class Programs(CpuDriver):
+    """The programs themselves, by shape."""
+
+    @property
+    def shapes(self):
+        return sorted(self._programs)
+
+    def program(self, shape):
+        return self._programs[shape]
+
+
+def _profile(**overrides: object) -> Profile:
+    buckets = {
+        "frame_rows": [1, 4], "prefill_rows": [2], "prefill_tokens": [16], "codec_rows": [1, 2],
+        "codec_frames": [1, 4], "max_codec_work": 8,
+    }  # fmt: skip
+    return settings(buckets=buckets, **overrides)
+
+
+def _runner(loaded: Loaded, driver: CpuDriver, *, device: str = "cpu", **overrides: object):
+    is_meta = device == "meta"
+    model = to_meta(loaded.model) if is_meta else loaded.model
+    codec = to_meta(loaded.codec) if is_meta else loaded.codec
+    return ModelRunner(model, codec, _profile(**overrides), driver)
+
+
+@pytest.mark.parametrize("stages", ["fused", "split"])
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_no_program_of_the_catalogue_touches_the_host(micro: Loaded, device: str, stages: str):
+    """Gathering codes, PCM, row flags and all: no host read, no host value, no other device."""
+    driver = Programs()
+    _runner(micro, driver, device=device, stages=stages)
+
+    offences = {
+        shape: found.offences
+        for shape in driver.shapes
+        if (found := audit(driver.program(shape), device=device)).offences
+    }
+
+    assert {} == offences
+    assert {"fused": 2, "split": 4}[stages] + 5 == len(driver.shapes)
+
+
+def test_a_thousand_replays_keep_addresses_and_leave_nothing_behind(micro: Loaded):
+    """Of talker, codec and prefill: state, inputs and outputs stay; no tensor more at the end."""
+    driver = Programs()
+    runner = _runner(micro, driver, stages="split", sampler="greedy")
+    static = [
+        *tensors_of(runner.state),
+        *tensors_of(runner.codec_state),
+        *(inputs.buffer for inputs in runner.graphs.inputs.values()),
+    ]
+    shapes = [shape for shape in driver.shapes if shape.rows == 1 or shape.stage.name == "PREFILL"]
+    for shape in shapes:
+        driver.replay(shape)
+    before, num_before = [t.data_ptr() for t in static], _num_tensors()
+
+    for step in range(NUM_REPLAYS):
+        # The predictor loop is long and keeps no state of its own: now and then will do.
+        at = step % len(shapes)
+        if shapes[at].stage.name != "PREDICTOR" or step % 100 == at:
+            driver.replay(shapes[at])
+
+    assert before == [t.data_ptr() for t in static]
+    assert num_before == _num_tensors()
+
+
+def _num_tensors() -> int:
+    gc.collect()
+    return sum(issubclass(type(each), torch.Tensor) for each in gc.get_objects())
