@@ -53,6 +53,10 @@ check: $(VENV)/.dev-installed
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+# The README's pictures, drawn again from the committed runs.
+figures: $(VENV)/.demo-installed
+	$(BIN)/earwitness report results/examples/two-modes -f html,md,png --no-audio > /dev/null
+
 bench: $(VENV)/.dev-installed $(ORACLE)/.installed
 	$(BIN)/python -m pytest -m bench -s $(PYTEST_ARGS)
 

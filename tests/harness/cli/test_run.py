@@ -88,7 +88,7 @@ def test_options_change_the_plan(earwitness):
         (("quick", "--set", "phases"), "--set: found 'phases', expected key=value"),
         (("quick", "--set", "phases.warm=1"), "phases.warm: unknown key"),
         (("quick", "--engine", "opena"), "did you mean 'openai'?"),
-        (("demo-like", "--base-url", "http://x"), "--base-url: needs one engine"),
+        (("two-modes", "--base-url", "http://x"), "--base-url: needs one engine"),
         (("quick", "--set", "prompts.set=nowhere.txt"), "nowhere.txt"),
         (
             (
