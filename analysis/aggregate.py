@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.checks import RunFacts, Validity, judge_point, run_facts
+from analysis.codecs import NO_DECODER, UNTRIMMED
 from analysis.cohort import CohortValues, cohort_values
 from analysis.derive import DERIVED_DIR, DerivedRun, derive_run
 from analysis.errors import RunDataError
@@ -166,11 +167,22 @@ def _point(
         "num_interrupted": int((data.cohort["error_kind"] == INTERRUPTED_KIND).sum()),
         "num_unrecorded": max(0, data.num_planned - len(data.cohort)),
         "outcomes": dict(Counter(data.cohort["outcome"]).most_common()),
+        "audio": _audio(data.cohort),
         "validity": _validity(validity),
         "load": validity.load.value,
         "load_reason": validity.load_reason,
         "steady_state": _steady_state(data, in_flight),
         "metrics": {name: _metric(metric, data) for name, metric in registry().items()},
+    }
+
+
+def _audio(cohort: pd.DataFrame) -> dict[str, Any]:
+    """How samples were timed, and how many replies could not be trimmed or decoded."""
+    notes = cohort["note"].fillna("")
+    return {
+        "duration_bases": dict(Counter(cohort["duration_basis"].dropna())),
+        "num_untrimmed": int(notes.str.contains(UNTRIMMED, regex=False).sum()),
+        "num_undecoded": int(notes.str.contains(NO_DECODER, regex=False).sum()),
     }
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from analysis.codecs import decoder_version
 from analysis.errors import RunDataError
 from analysis.metrics import request_metrics
 from analysis.stamps import stamp_rule
@@ -268,6 +269,8 @@ def _stamp(run: StoredRun, settings: AnalysisSettings) -> bytes:
             "settings": settings.digest(),
             "recorded": recorded,
             "metrics": names,
+            # With another decoder, or one where there was none, replies are measured anew.
+            "decoder": decoder_version(),
         },
         sort_keys=True,
     ).encode()

@@ -11,11 +11,12 @@ from analysis.codecs.adts import AdtsStream
 from analysis.codecs.flac import FlacStream
 from analysis.codecs.mp3 import Mp3Stream
 from analysis.codecs.ogg_opus import OggOpusStream
+from analysis.codecs.packets import NO_DECODER, UNTRIMMED, decoder_version
 from analysis.pcm import SampleSink
 from analysis.stream import SampleStream
 from engines.base import SampleFormat
 
-__all__ = ["open_codec"]
+__all__ = ["NO_DECODER", "UNTRIMMED", "decoder_version", "open_codec"]
 
 
 def open_codec(sample_format: SampleFormat, sink: SampleSink) -> SampleStream:

@@ -6,7 +6,7 @@ Source: ISO/IEC 14496-3, Annex 1.A (ADTS).
 from __future__ import annotations
 
 from analysis.codecs.framing import FrameHeader, FrameScanner
-from analysis.codecs.packets import CodecSink, PacketDecoder
+from analysis.codecs.packets import UNTRIMMED, CodecSink, PacketDecoder
 from analysis.errors import AudioDecodeError
 from analysis.pcm import SampleSink
 from analysis.stream import DurationBasis, StreamFacts
@@ -16,8 +16,8 @@ __all__ = ["AdtsStream", "parse_header"]
 
 _HEADER_BYTES = 7
 _NUM_RATES = 13
-_UNTRIMMED = (
-    "untrimmed: ADTS does not state the encoder's delay, so it is part of the audio (1024 samples"
+_UNTRIMMED_NOTE = UNTRIMMED + (
+    "ADTS does not state the encoder's delay, so it is part of the audio (1024 samples"
     " for some encoders, 2112 for others)"
 )
 
@@ -55,7 +55,7 @@ class AdtsStream:
 
     def facts(self) -> StreamFacts:
         """See `SampleStream.facts`."""
-        notes = [_UNTRIMMED] if self._decoder.num_decoded else []
+        notes = [_UNTRIMMED_NOTE] if self._decoder.num_decoded else []
         notes += self._decoder.notes("AAC frames")
         if self._scanner.num_foreign:
             notes.append(f"{self._scanner.num_foreign} bytes are no AAC frames")

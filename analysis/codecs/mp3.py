@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from analysis.codecs.framing import FrameHeader, FrameScanner
-from analysis.codecs.packets import CodecSink, PacketDecoder
+from analysis.codecs.packets import UNTRIMMED, CodecSink, PacketDecoder
 from analysis.errors import AudioDecodeError
 from analysis.pcm import SampleSink
 from analysis.stream import DurationBasis, StreamFacts
@@ -39,8 +39,8 @@ _MONO = 3
 _HAS_FRAMES, _HAS_BYTES, _HAS_TOC, _HAS_QUALITY = 1, 2, 4, 8
 _TOC_BYTES = 100
 _DELAYS_AT = 21  # from the encoder's name on
-_UNTRIMMED = (
-    "untrimmed: no information frame states the encoder's delay, so it is part of the audio, with"
+_UNTRIMMED_NOTE = UNTRIMMED + (
+    "no information frame states the encoder's delay, so it is part of the audio, with"
     " the decoder's own (1105 samples together for LAME's usual 576)"
 )
 
@@ -123,7 +123,7 @@ class Mp3Stream:
         self._num_frames = 0
         is_known = info is not None and info.delay is not None
         if not is_known:
-            self._note(_UNTRIMMED)
+            self._note(_UNTRIMMED_NOTE)
         self._sink.begin_piece(
             num_priming=info.delay + DECODER_DELAY if info and info.delay is not None else 0
         )

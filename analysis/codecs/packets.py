@@ -5,6 +5,7 @@ The library is imported here alone, late, so that everything else works without 
 
 from __future__ import annotations
 
+from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,19 @@ import numpy as np
 from analysis.errors import AudioDecodeError, UnsupportedAudioError
 from analysis.pcm import FloatArray, SampleSink
 
-__all__ = ["CodecSink", "PacketDecoder", "load_av", "samples_of"]
+__all__ = [
+    "NO_DECODER",
+    "UNTRIMMED",
+    "CodecSink",
+    "PacketDecoder",
+    "decoder_version",
+    "load_av",
+    "samples_of",
+]
 
+# How notes begin, so that they can be counted.
+UNTRIMMED = "untrimmed: "
+NO_DECODER = "compressed audio needs a decoder"
 # A few bytes can ask for a great many samples (silence costs nothing). 100 million are an hour of
 # speech at 24 kHz and 400 MB: more than a reply holds, less than would hurt.
 _MAX_VALUES = 100_000_000
@@ -29,10 +41,18 @@ def load_av() -> Any:
         import av
     except ImportError:
         raise UnsupportedAudioError(
-            "compressed audio needs a decoder that is not installed: pip install"
-            " 'earwitness[codecs]', or ask the engine for pcm or wav"
+            f"{NO_DECODER} that is not installed: pip install 'earwitness[codecs]', or ask the"
+            " engine for pcm or wav"
         ) from None
     return av
+
+
+def decoder_version() -> str | None:
+    """Of the installed decoder library; None where there is none. Does not load it."""
+    try:
+        return metadata.version("av")
+    except metadata.PackageNotFoundError:
+        return None
 
 
 class CodecSink:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -124,7 +125,35 @@ def notes(metrics: Mapping[str, Any], run: RunRecord | None) -> tuple[str, ...]:
         found.append(f"{count(unrecorded, 'planned request')} left no record.")
     if metrics["start_rule"] != "immediate":
         found.append(f"The player's start rule is {metrics['start_rule']}, not immediate.")
-    return (*found, *_coalesced(metrics))
+    return (*found, *_audio(metrics), *_coalesced(metrics))
+
+
+def _audio(metrics: Mapping[str, Any]) -> Iterator[str]:
+    """What compressed audio hides: its timing, its priming, or all of it."""
+    bases: dict[str, set[str]] = {}
+    untrimmed: Counter[str] = Counter()
+    undecoded: Counter[str] = Counter()
+    for point in metrics["points"]:
+        audio = point.get("audio", {})
+        bases.setdefault(point["engine"], set()).update(audio.get("duration_bases", {}))
+        untrimmed[point["engine"]] += audio.get("num_untrimmed", 0)
+        undecoded[point["engine"]] += audio.get("num_undecoded", 0)
+    if len({frozenset(found) for found in bases.values() if found}) > 1:
+        told = ", ".join(f"{engine} by {'/'.join(sorted(b))}" for engine, b in bases.items() if b)
+        yield (
+            f"Samples are timed differently ({told}), so times to the first sound of these engines "
+            "are not on the same footing."
+        )
+    for engine, num in (+untrimmed).items():
+        yield (
+            f"{engine}: {num:,} of its replies do not state their encoder's delay; it is untrimmed"
+            " and counts as leading silence."
+        )
+    for engine, num in (+undecoded).items():
+        yield (
+            f"{engine}: {num:,} of its replies are compressed and were not decoded, so have no "
+            "audio figures; pip install 'earwitness[codecs]' and report again."
+        )
 
 
 def _coalesced(metrics: Mapping[str, Any]) -> Iterator[str]:
