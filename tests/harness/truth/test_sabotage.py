@@ -88,10 +88,10 @@ def test_garbage_collection_storm_is_a_stall_by_gc(site: TruthSite, tmp_path: Pa
     heap: list[Any] = []
 
     def storm() -> None:
-        heap.extend([] for _ in range(700_000))
+        heap.extend({"a": []} for _ in range(300_000))
         asyncio.get_running_loop().call_later(0.1, gc.collect)
 
-    judged = site.run(tmp_path, scripts=SMOOTH, observer=Now(storm))
+    judged = site.run(tmp_path, scripts=SMOOTH, observer=Now(storm), measure_s=2.0)
 
     claims_hold(judged)
     assert judged.stall_causes & causes_of(judged, "gc")
@@ -107,7 +107,7 @@ def test_stopped_client_admits_what_it_missed(site: TruthSite, tmp_path: Path, s
     )
     judges: list[subprocess.Popen[bytes]] = []
     observer = Now(lambda: judges.append(subprocess.Popen(["sh", "-c", script])))
-    judged = site.run(tmp_path, scripts=SMOOTH, observer=observer)
+    judged = site.run(tmp_path, scripts=SMOOTH, observer=observer, measure_s=1.5)
     judges[0].wait(timeout=5)
 
     claims_hold(judged)
@@ -234,7 +234,8 @@ def test_wall_clock_that_is_set_is_named_and_moves_no_stamp(
 
     claims_hold(judged)
     assert by_ms == pytest.approx(judged.reasons["wall_clock_step_ms"]["value"], abs=1)
-    assert judged.accuracy.stamps.num_exact > 0.9 * judged.accuracy.stamps.num_chunks
+    if host_trouble(judged.point.selfcheck) is None:
+        assert judged.accuracy.stamps.num_exact > 0.9 * judged.accuracy.stamps.num_chunks
 
 
 def test_too_few_descriptors_are_the_clients_error(site: TruthSite, tmp_path: Path):
