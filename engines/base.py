@@ -430,10 +430,12 @@ class Probe:
 
     `calls` maps a name (`health`, `ready`, `models`, `voices`) to a GET. The driver makes them
     all, in order, and hands the replies to `parse`. No calls: readiness cannot be asked.
+    `metrics` is a page in Prometheus' text format, to be stored while the server is under load.
     """
 
     calls: Mapping[str, HttpTarget]
     parse: Callable[[Sequence[ProbeReply]], EngineInfo]
+    metrics: HttpTarget | None = None
 
 
 @runtime_checkable

@@ -334,9 +334,13 @@ class IdentitySpec(_Model):
 
 
 class ProbeSpec(_Model):
-    """Calls that tell who is there; paths are below the base URL."""
+    """Calls that tell who is there; paths are below the base URL.
+
+    `metrics` is a page in Prometheus' text format that is stored beside a run.
+    """
 
     calls: dict[str, str] = {}
+    metrics: str | None = None
     ready: ReadySpec | None = None
     identity: Annotated[tuple[IdentitySpec, ...], Field(strict=False)] = ()
     server_name: LookupSpec | None = None

@@ -27,16 +27,17 @@ def build_probe(engine: str, spec: ProbeSpec, *, base_url: str, credentials: Cre
         ("Accept-Encoding", "identity"),
         *credentials.headers,
     )
-    calls = {
-        name: HttpTarget(
-            url=f"{base_url}{path}",
-            method="GET",
-            headers=headers,
-            secret_headers=frozenset(header for header, _ in credentials.headers),
-        )
-        for name, path in spec.calls.items()
-    }
-    return Probe(calls=calls, parse=partial(_parse, engine, spec, secrets=credentials.secrets))
+    get = partial(
+        HttpTarget,
+        method="GET",
+        headers=headers,
+        secret_headers=frozenset(header for header, _ in credentials.headers),
+    )
+    return Probe(
+        calls={name: get(url=f"{base_url}{path}") for name, path in spec.calls.items()},
+        parse=partial(_parse, engine, spec, secrets=credentials.secrets),
+        metrics=None if spec.metrics is None else get(url=f"{base_url}{spec.metrics}"),
+    )
 
 
 def _parse(

@@ -35,6 +35,7 @@ from harness.records import (
 from harness.safety import PUBLIC_MAX_ERROR_SHARE, StopRule
 from harness.scenario import Point
 from harness.schedule import Schedule
+from harness.server_metrics import sample_server
 from harness.settings import PointSettings
 from harness.store import RunWriter, open_run
 
@@ -251,6 +252,7 @@ class _Run:
             self._observer.on_progress(progress)
 
         plan = self._plan
+        sampling = self._sample_server(point, record)
         try:
             await run_point(
                 plan.adapters[point.engine],
@@ -265,8 +267,25 @@ class _Run:
                 stop=self._stop,
             )
         finally:
+            if sampling is not None:
+                sampling.cancel()
+                await asyncio.gather(sampling, return_exceptions=True)
             _note_clock(self._writer.run, self._clock, record)
             self._writer.save_point(record)
+
+    def _sample_server(self, point: Point, record: PointRecord) -> asyncio.Task[None] | None:
+        """Store the server's own metrics meanwhile, where its contract names them."""
+        target = self._plan.adapters[point.engine].probe().metrics
+        if target is None:
+            return None
+        return asyncio.create_task(
+            sample_server(
+                target,
+                point_id=record.point_id,
+                clock=self._clock,
+                on_telemetry=self._writer.append_telemetry,
+            )
+        )
 
     def _settings(self, point: Point) -> PointSettings:
         settings = point_settings(
