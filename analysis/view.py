@@ -21,6 +21,7 @@ from analysis.playback import (
 )
 from analysis.reply import Reply, decode_reply
 from analysis.stamps import StampRule, chunk_uncertainties
+from analysis.voice_activity import find_speech_onset
 from harness.records import RequestRecord, StampSource
 
 __all__ = ["AnalysisContext", "AnalysisSettings", "RequestView", "view_request"]
@@ -59,6 +60,7 @@ class RequestView:
     """One request, ready to be measured.
 
     onset: by the chosen preset (or known, in simulated runs); comparison_onset: by the other one.
+    speech_onset: where a voice begins, at or after the onset; None also where no sound was kept.
     timeline: playback by the chosen start rule; None where no sample is known to have come.
     uncertainty_ns: one per chunk.
     """
@@ -69,6 +71,7 @@ class RequestView:
     reason: str | None
     onset: Onset | None
     comparison_onset: Onset | None
+    speech_onset: Onset | None
     timeline: PlaybackTimeline | None
     uncertainty_ns: tuple[int, ...]
     context: AnalysisContext
@@ -99,6 +102,7 @@ def view_request(
         reason=verdict.reason,
         onset=onset,
         comparison_onset=_onset(record, reply, settings.comparison_onset),
+        speech_onset=_speech_onset(reply, onset),
         timeline=_timeline(record, reply, uncertainty, settings.start),
         uncertainty_ns=uncertainty,
         context=context,
@@ -116,6 +120,12 @@ def _onset(record: RequestRecord, reply: Reply, preset: OnsetPreset) -> Onset | 
     if reply.audio is None:
         return None
     return find_onset(reply.audio.samples, reply.sample_rate_hz, preset=preset)
+
+
+def _speech_onset(reply: Reply, onset: Onset | None) -> Onset | None:
+    if reply.audio is None or not reply.sample_rate_hz or onset is None:
+        return None
+    return find_speech_onset(reply.audio.samples, reply.sample_rate_hz, begin=onset.sample)
 
 
 def _timeline(

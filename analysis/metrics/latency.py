@@ -74,6 +74,16 @@ def comparison_leading_silence(view: RequestView) -> float | None:
     return None if onset is None else onset.media_ns / 1e6
 
 
+def speech_onset(view: RequestView) -> float | None:
+    return None if view.speech_onset is None else view.speech_onset.media_ns / 1e6
+
+
+def onset_gap(view: RequestView) -> float | None:
+    if view.onset is None or view.speech_onset is None:
+        return None
+    return (view.speech_onset.media_ns - view.onset.media_ns) / 1e6
+
+
 def silence_cost(view: RequestView) -> float | None:
     return ms_between(first_playable_ns(view), audible_ns(view, view.onset))
 
@@ -175,6 +185,21 @@ METRICS = (
     ),
     RequestMetric(
         "leading_silence", "ms", Better.LOWER, "Media time before the onset sample", leading_silence
+    ),
+    RequestMetric(
+        "speech_onset",
+        "ms",
+        Better.LOWER,
+        "Media time before the first sample of speech, found by its voicing; null where no voice"
+        " is found",
+        speech_onset,
+    ),
+    RequestMetric(
+        "onset_gap",
+        "ms",
+        Better.LOWER,
+        "speech_onset - leading_silence: how long the first sound was not yet speech",
+        onset_gap,
     ),
     RequestMetric(
         "silence_cost",

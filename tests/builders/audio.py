@@ -12,6 +12,7 @@ from engines.base import AudioFormat, OddByte, PayloadEncoding, RateSource, Samp
 
 __all__ = [
     "RATE_HZ",
+    "buzz",
     "clip",
     "faded",
     "fmt_block",
@@ -59,6 +60,17 @@ def noise(
     """White noise of that RMS."""
     random = np.random.default_rng(seed)
     return random.normal(0.0, 10 ** (level_dbfs / 20), num_samples(length_ms, rate_hz))
+
+
+def buzz(
+    length_ms: float, rate_hz: int = RATE_HZ, *, pitch_hz: float = 120.0, level_dbfs: float = -20.0
+) -> FloatArray:
+    """A steady vowel, as far as pitch is concerned: harmonics up to 3 kHz, falling as 1 / k."""
+    n = np.arange(num_samples(length_ms, rate_hz))
+    orders = range(1, int(3000 // pitch_hz) + 1)
+    waves = sum(np.sin(2 * np.pi * k * pitch_hz * n / rate_hz) / k for k in orders)
+    level = np.sqrt(np.mean(np.square(waves)))
+    return np.asarray(waves * 10 ** (level_dbfs / 20) / level)
 
 
 def faded(samples: FloatArray, fade_ms: float, rate_hz: int = RATE_HZ) -> FloatArray:

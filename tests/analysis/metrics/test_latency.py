@@ -8,7 +8,7 @@ from analysis.playback import buffer_ms
 from analysis.view import AnalysisSettings
 from engines.outcomes import TransportOutcome
 from harness.records import TextEvent
-from tests.builders.audio import clip, pcm16, silence, tone, wav, wav_format
+from tests.builders.audio import buzz, clip, noise, pcm16, silence, tone, wav, wav_format
 from tests.builders.runs import chunks_of, ms
 from tests.builders.views import measure, view
 
@@ -38,6 +38,31 @@ def test_silence_cost_is_what_the_listener_waits_after_the_first_sample():
 def test_leading_silence_is_media_time():
     """400 ms of zeros, however they were delivered."""
     assert 400 == pytest.approx(measure("leading_silence", two_pieces(600)), abs=2.0)
+
+
+def test_a_first_sound_bought_with_noise_shows_as_a_gap():
+    """200 ms of noise at once, 150 ms of zeros, then a voice: heard at 0, understood from 350."""
+    bought = clip(noise(200, level_dbfs=-30.0), silence(150), buzz(400))
+    of = view([(20, bought)])
+
+    assert 20 == pytest.approx(measure("audible_ttfa", of), abs=2.0)
+    assert 350 == pytest.approx(measure("speech_onset", of), abs=3.0)
+    assert 350 == pytest.approx(measure("onset_gap", of), abs=4.0)
+
+
+def test_a_voice_that_speaks_at_once_has_no_gap():
+    """Its first sound is its first speech."""
+    of = view([(20, clip(silence(80), buzz(400)))])
+
+    assert 80 == pytest.approx(measure("speech_onset", of), abs=3.0)
+    assert 0 == pytest.approx(measure("onset_gap", of), abs=3.0)
+
+
+def test_a_reply_without_a_voice_has_no_speech_onset():
+    """A tone is heard, but nobody speaks: null, not 0."""
+    of = two_pieces(300)
+
+    assert [None, None] == [measure(name, of) for name in ("speech_onset", "onset_gap")]
 
 
 def test_nari_preset_stands_beside_ours():
