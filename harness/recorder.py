@@ -43,7 +43,7 @@ from engines.redact import one_line
 from harness.clock import Clock
 from harness.deadlines import Deadlines
 from harness.pacer import Pacer, Timer
-from harness.records import ChunkEvent, RequestRecord, TextEvent, TransportOutcome
+from harness.records import HUNG_UP_KIND, ChunkEvent, RequestRecord, TextEvent, TransportOutcome
 from harness.settings import CancelFrom, CancelSettings, TimeoutSettings
 from harness.text_source import TextPiece
 from harness.wire.call import Call, CallReply
@@ -128,6 +128,7 @@ class Recorder:
         )
         self._text_timer: Timer | None = None
         self._cancel_timer: Timer | None = None
+        self._is_cancelling = False
         self._text: dict[int, _TextState] = {}
         self._waiting: deque[TextPiece] = deque()
         self._side = _Side()
@@ -323,7 +324,9 @@ class Recorder:
             self._finish(TransportOutcome.OK, None, None, when_ns)
         elif isinstance(action, Fail):
             self._add_facts(action.facts)
-            self._finish(action.outcome, action.where, action.text, when_ns)
+            # An exchange that gives up at once, when it is told to cancel, has nothing to wait for.
+            kind = HUNG_UP_KIND if self._is_cancelling else action.where
+            self._finish(action.outcome, kind, action.text, when_ns)
         elif isinstance(action, TextAccepted):
             if action.seq in self._text:
                 self._text[action.seq].ack_ns = when_ns
@@ -412,19 +415,22 @@ class Recorder:
         if self.is_finished or self.record.cancel_ns is not None:
             return
         self.record.cancel_ns = self._clock.now_ns()
+        self._is_cancelling = True
         try:
             actions = self._exchange.feed(CancelDue()) if self._is_started else []
             self._carry_out(actions, None)
         except Exception as error:
             self._client_error(error)
             return
+        finally:
+            self._is_cancelling = False
         if not actions:
             # No words for it in this protocol, or nobody to say them to yet.
             self._hang_up()
 
     def _hang_up(self) -> None:
         text = "cancelled by the scenario"
-        self._finish(TransportOutcome.CANCELLED, "hung_up", text, self._clock.now_ns())
+        self._finish(TransportOutcome.CANCELLED, HUNG_UP_KIND, text, self._clock.now_ns())
 
     # -- the end -----------------------------------------------------------------------------
 

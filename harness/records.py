@@ -18,6 +18,7 @@ from engines.outcomes import TransportOutcome
 
 __all__ = [
     "CHUNK_COLUMNS",
+    "HUNG_UP_KIND",
     "INTERRUPTED_KIND",
     "REQUEST_COLUMNS",
     "SCHEDULE_COLUMNS",
@@ -42,6 +43,9 @@ SCHEMA_VERSION = 1
 # `error_kind` of what was in flight when the run itself was interrupted: it ended as `cancelled`,
 # but not because the scenario wanted a listener to hang up.
 INTERRUPTED_KIND = "interrupted"
+# `error_kind` of a request that was cancelled by closing its connection: what its server still sent
+# was not read. Where a protocol has words for it and the server answered them, it is another.
+HUNG_UP_KIND = "hung_up"
 
 
 class Phase(StrEnum):

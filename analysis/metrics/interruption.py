@@ -16,16 +16,14 @@ from analysis.metrics.base import (
 from analysis.outcomes import FAILED_OUTCOMES
 from analysis.percentiles import percentile, sort_values
 from analysis.view import RequestView
+from harness.records import HUNG_UP_KIND
 
-__all__ = ["HUNG_UP", "METRICS"]
-
-# What the recorder calls a cancellation by closing the connection: nothing is read after it.
-HUNG_UP = "hung_up"
+__all__ = ["METRICS"]
 
 
 def cancel_to_last_byte(view: RequestView) -> float | None:
     record = view.record
-    if record.cancel_ns is None or record.error_kind == HUNG_UP:
+    if record.cancel_ns is None or record.error_kind == HUNG_UP_KIND:
         return None
     last_ns = max((c.arrival_ns for c in record.chunks), default=record.cancel_ns)
     return ms_between(record.cancel_ns, max(last_ns, record.cancel_ns))

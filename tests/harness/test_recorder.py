@@ -458,6 +458,23 @@ def test_cancel_in_the_protocols_own_words_waits_for_the_answer():
     assert ("cancelled", "event 2") == rig.ending
 
 
+def test_exchange_that_gives_up_when_told_to_cancel_hung_up():
+    """Nothing is read after it, so nothing can be said of what the server went on to send."""
+    rig = Rig(
+        ScriptedExchange(
+            lambda event: (
+                [Close(), Fail(TransportOutcome.CANCELLED, "body", "cancelled")]
+                if isinstance(event, CancelDue)
+                else []
+            )
+        ),
+        cancel=CancelSettings(1.0, after_s=0.01, counted_from=CancelFrom.DISPATCH),
+    )
+    rig.time.advance(11)
+
+    assert ("cancelled", "hung_up") == rig.ending
+
+
 def test_closing_words_do_not_hide_the_verdict_beside_them():
     """An exchange that closes and says how it ended is heard to the end."""
     rig = Rig(

@@ -18,7 +18,7 @@ from analysis.errors import AudioDecodeError, UnsupportedAudioError
 from analysis.onset import find_onset
 from analysis.reply import decode_reply
 from engines.base import PayloadEncoding, SampleFormat
-from tests.builders.audio import clip, pcm16, pieces, silence, tone
+from tests.builders.audio import clip, pcm16, pcm_format, pieces, silence, tone
 from tests.builders.codecs import COMPRESSED, codec_format, decoded_by_container, encode
 from tests.builders.runs import chunks_of, record
 
@@ -57,6 +57,27 @@ def test_clip_with_stated_priming_keeps_its_onset_and_its_length(name):
     assert 100 == pytest.approx(onset_ms(name), abs=5)
     assert len(source(audio.sample_rate_hz)) == len(audio.samples)
     assert () == audio.notes
+
+
+@pytest.mark.parametrize(
+    ("sample_format", "subtype"),
+    [
+        (SampleFormat.S16LE, "PCM_16"),
+        (SampleFormat.S24LE, "PCM_24"),
+        (SampleFormat.F32LE, "FLOAT"),
+        (SampleFormat.MULAW, "ULAW"),
+        (SampleFormat.ALAW, "ALAW"),
+    ],
+)
+def test_clip_in_plain_samples_keeps_its_onset_and_its_length(sample_format, subtype):
+    """The same clip, encoded by libsndfile: the very samples' number, onset within 5 ms."""
+    buffer = io.BytesIO()
+    soundfile.write(buffer, source(24_000), 24_000, format="RAW", subtype=subtype, endian="LITTLE")
+    audio = decode(buffer.getvalue(), pcm_format(sample_format))
+    onset = find_onset(audio.samples, audio.sample_rate_hz)
+
+    assert 100 == pytest.approx(onset.media_ns / 1e6, abs=5)
+    assert len(source(24_000)) == len(audio.samples)
 
 
 @pytest.mark.parametrize(("name", "offset"), [("bare mp3", 1105), ("aac", 1024)])

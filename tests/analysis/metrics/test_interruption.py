@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from analysis.metrics import registry
-from analysis.metrics.interruption import HUNG_UP
 from engines.outcomes import TransportOutcome
+from harness.records import HUNG_UP_KIND
 from tests.builders.audio import tone
 from tests.builders.cohorts import point_of
 from tests.builders.runs import ms
@@ -31,7 +31,7 @@ def test_cancel_to_last_byte_is_how_long_the_server_went_on(at_ms, expected):
 
 def test_closing_the_connection_hides_what_the_server_did():
     """Nothing is read after it: null, not 0."""
-    assert measure("cancel_to_last_byte", cancelled(100, 200, kind=HUNG_UP)) is None
+    assert measure("cancel_to_last_byte", cancelled(100, 200, kind=HUNG_UP_KIND)) is None
 
 
 def test_request_that_was_not_cancelled_has_no_such_time():
