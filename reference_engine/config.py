@@ -213,14 +213,16 @@ class Reserve(_Strict):
 
 
 class Guards(_Strict):
-    """The length at which a request is a runaway: reported as `length`, never as success.
+    """When a request is a runaway: reported as `length`, never as success.
 
     A request may make `min_frames` plus `frames_per_character` codec frames for each character,
-    and never more than its own `max_new_tokens` or its slot has room for.
+    and never more than its own `max_new_tokens` or its slot has room for. One whose sound has
+    given way to silence for more than `max_silence_s` has lost its text and is ended too.
     """
 
     min_frames: _Count
     frames_per_character: Annotated[float, Field(gt=0)]
+    max_silence_s: Annotated[float, Field(gt=0)]
 
 
 class Profile(_Strict):

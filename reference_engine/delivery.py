@@ -27,7 +27,7 @@ from reference_engine.messages import (
 from reference_engine.runner import PcmHandle
 from reference_engine.scheduler.scheduler import DecodedRow
 from reference_engine.sequence import Sequence
-from reference_engine.trim import Cut, FixedTrim, ListeningTrim
+from reference_engine.trim import Cut, FixedTrim, ListeningTrim, trailing_silence
 
 __all__ = ["Delivery", "Ending", "InlineDelivery", "Report", "Router", "ThreadDelivery"]
 
@@ -70,6 +70,7 @@ class _Stream:
 
     trim: FixedTrim | ListeningTrim
     routed_samples: int = 0
+    silent_samples: int = 0  # at the end of what was routed
 
 
 class Router:
@@ -143,9 +144,23 @@ class Router:
         self._send(stream, row, cut)
         if row.is_last and not stream.routed_samples:
             self._send(stream, row, stream.trim.flush())
+        if not (row.is_last or sequence.job.ignore_eos) and self._has_lost_its_text(stream, cut):
+            text = f"silent for more than {self._profile.guards.max_silence_s:g} s"
+            self._stop(sequence, EndReason.LENGTH, text)
+            return
         if was_silent and not row.is_last:
             now_ns = self._clock.now_ns()
             self._report(Report(sequence.slot, sequence.epoch, cut.num_samples, now_ns))
+
+    def _has_lost_its_text(self, stream: _Stream, cut: Cut) -> bool:
+        """Whether the stream has been silent for longer than any pause of a speaker."""
+        if cut.samples is None or not cut.num_samples:
+            return False
+        silent = trailing_silence(cut.samples)
+        stream.silent_samples = (
+            stream.silent_samples + silent if silent == cut.num_samples else silent
+        )
+        return stream.silent_samples > self._profile.guards.max_silence_s * SAMPLE_RATE_HZ
 
     def _send(self, stream: _Stream, row: DecodedRow, cut: Cut) -> None:
         if not cut.num_samples:

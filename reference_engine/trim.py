@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from reference_engine.messages import SAMPLE_RATE_HZ
 
-__all__ = ["Cut", "FixedTrim", "ListeningTrim", "find_onset"]
+__all__ = ["Cut", "FixedTrim", "ListeningTrim", "find_onset", "trailing_silence"]
 
 _WINDOW = SAMPLE_RATE_HZ * 10 // 1000
 _HOP = SAMPLE_RATE_HZ // 1000
@@ -23,7 +23,16 @@ _SUSTAIN_WINDOWS = 30
 _FULL_SCALE = 32768.0
 _THRESHOLD = _FULL_SCALE * math.pow(10.0, -45.0 / 20.0)
 
+# Digital silence and the codec's own floor, far below any room tone that a voice was trained on.
+_SILENT_PEAK = _FULL_SCALE * math.pow(10.0, -60.0 / 20.0)
+
 Samples = npt.NDArray[np.int16]
+
+
+def trailing_silence(samples: Samples) -> int:
+    """How many samples at the end stay below -60 dBFS; all of them where none is louder."""
+    loud = np.flatnonzero(np.abs(samples.astype(np.int32)) >= _SILENT_PEAK)
+    return len(samples) - 1 - int(loud[-1]) if len(loud) else len(samples)
 
 
 @dataclass(frozen=True, slots=True)

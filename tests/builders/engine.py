@@ -42,7 +42,8 @@ MS = 1_000_000
 class Speech:
     """What a scripted request will say: its length, and its faults.
 
-    num_silent_frames: codec frames of silence before the sound. bad_at: codec frame whose numbers
+    num_silent_frames: codec frames of silence before the sound. silent_from: the codec frame from
+        which there is silence for ever. bad_at: codec frame whose numbers
     are not finite. raises_at: codec frame whose step raises, naming the row. crashes_at: codec
     frame whose step raises something that names nobody.
     """
@@ -50,6 +51,7 @@ class Speech:
     key: int
     num_codec_frames: int
     num_silent_frames: int = 0
+    silent_from: int | None = None
     bad_at: int | None = None
     raises_at: int | None = None
     crashes_at: int | None = None
@@ -59,7 +61,8 @@ class Speech:
 
 def frame_samples(speech: Speech, frame: int) -> np.ndarray:
     """The samples [1920] int16 of one codec frame: loud noise of (request, frame)."""
-    if frame < speech.num_silent_frames:
+    is_over = speech.silent_from is not None and frame >= speech.silent_from
+    if frame < speech.num_silent_frames or is_over:
         return np.zeros(SAMPLES_PER_CODEC_FRAME, np.int16)
     rng = np.random.default_rng((speech.key, frame))
     loud = rng.integers(8_000, 30_000, SAMPLES_PER_CODEC_FRAME)

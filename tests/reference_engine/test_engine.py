@@ -54,6 +54,37 @@ def test_every_rung_of_the_ladder_says_the_same(name):
     assert NOTHING_HELD == desk.held()
 
 
+def test_a_voice_that_has_fallen_silent_is_stopped_by_the_guard():
+    """Longer than any pause: it has lost its text, and ends as `length` with what it said."""
+    desk = bench(profile(leading_silence="keep", guards={"max_silence_s": 1.0}))
+    speech = Speech(key=1, num_codec_frames=10_000, silent_from=20)
+    other = Speech(key=2, num_codec_frames=60)
+    lost, neighbour = desk.say(speech), desk.say(other)
+
+    desk.finish()
+
+    assert lost.end is not None
+    assert (EndReason.LENGTH, "silent for more than 1 s") == (lost.end.reason, lost.end.text)
+    assert 20 + 12 < lost.end.stats.num_codec_frames <= 20 + 13 + 12  # found at a chunk's end
+    assert solo_audio(other) == neighbour.audio
+    assert NOTHING_HELD == desk.held()
+
+
+def test_a_pause_is_not_a_voice_that_fell_silent():
+    """Shorter than the guard, or asked for by ignoring the end of speech."""
+    desk = bench(profile(leading_silence="keep", guards={"max_silence_s": 1.0}))
+    pause = desk.say(Speech(key=1, num_codec_frames=30, num_silent_frames=12))
+    asked = desk.say(
+        Speech(key=2, num_codec_frames=10_000, silent_from=5), ignore_eos=True, max_new_tokens=61
+    )
+
+    desk.finish()
+
+    assert pause.end is not None
+    assert asked.end is not None
+    assert (EndReason.COMPLETE, 60) == (pause.end.reason, asked.end.stats.num_codec_frames)
+
+
 def test_a_request_may_bring_its_own_chunk_ramp():
     """Its chunks are as asked, and the samples are the same."""
     desk = bench(profile(leading_silence="keep"))
