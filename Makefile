@@ -13,6 +13,8 @@ ORACLE_PIP := $(ORACLE)/bin/python -m pip --disable-pip-version-check
 DEMO_DIR ?= results/demo
 REFERENCE_DEMO_DIR ?= results/reference-demo
 PYTEST_ARGS ?=
+TEST_WORKERS ?= 2
+RUN_ARGS ?=
 
 .PHONY: demo test check bench oracle reference-demo gpu-check figures clean
 
@@ -46,7 +48,7 @@ demo: $(VENV)/.demo-installed
 	$(BIN)/earwitness demo -o $(DEMO_DIR)
 
 test: $(VENV)/.dev-installed $(ORACLE)/.installed
-	$(BIN)/python -m pytest $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 check: $(VENV)/.dev-installed
 	$(BIN)/ruff check .
@@ -70,7 +72,7 @@ reference-demo: $(VENV)/.dev-installed
 	serve --port 8126 --set policy=fcfs; \
 	serve --port 8127 --set 'chunks={mode: fixed, ramp: [25]}'; \
 	serve --port 8128 --set codec=redecode; \
-	$(BIN)/earwitness run scenarios/reference-ladder.yaml -o $(REFERENCE_DEMO_DIR)
+	$(BIN)/earwitness run scenarios/reference-ladder.yaml -o $(REFERENCE_DEMO_DIR) $(RUN_ARGS)
 
 clean:
 	rm -rf $(VENV) $(ORACLE) build *.egg-info
