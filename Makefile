@@ -12,11 +12,19 @@ ORACLE_CONSTRAINTS := .ci/constraints-oracle.txt
 ORACLE_PIP := $(ORACLE)/bin/python -m pip --disable-pip-version-check
 DEMO_DIR ?= results/demo
 REFERENCE_DEMO_DIR ?= results/reference-demo
+# Where and with which Python `make gpu-check` runs: a GPU machine has a CUDA build of torch already,
+# and what else it lacks is brought along by `make gpu-wheels`, since it may have no network.
+GPU_CHECK_DEVICE ?= cuda
+GPU_CHECK_DIR ?= results/gpu-check-$(GPU_CHECK_DEVICE)
+GPU_PYTHON ?= $(if $(filter cpu,$(GPU_CHECK_DEVICE)),$(BIN)/python,python3)
+GPU_PYTHON_VERSION ?= 3.12
+GPU_WHEELS := build/gpu-wheels
+GPU_SITE := build/gpu-site
 PYTEST_ARGS ?=
 TEST_WORKERS ?= 2
 RUN_ARGS ?=
 
-.PHONY: demo test check bench oracle reference-demo gpu-check figures clean
+.PHONY: demo test check bench oracle reference-demo gpu-check gpu-wheels figures clean
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit("earwitness needs Python 3.11 or newer; set PYTHON=") if sys.version_info < (3, 11) else None'
@@ -73,6 +81,21 @@ reference-demo: $(VENV)/.dev-installed
 	serve --port 8127 --set 'chunks={mode: fixed, ramp: [25]}'; \
 	serve --port 8128 --set codec=redecode; \
 	$(BIN)/earwitness run scenarios/reference-ladder.yaml -o $(REFERENCE_DEMO_DIR) $(RUN_ARGS)
+
+gpu-wheels: $(VENV)/.dev-installed
+	$(PIP) download -q -d $(GPU_WHEELS) -c $(CONSTRAINTS) --no-deps --only-binary=:all: \
+		--python-version $(GPU_PYTHON_VERSION) --platform manylinux_2_28_x86_64 \
+		--platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 annotated-types cffi \
+		httptools jiwer orjson pybase64 pycparser pydantic pydantic-core rapidfuzz soundfile \
+		typing-inspection websockets
+	du -sh $(GPU_WHEELS)
+
+gpu-check: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),$(VENV)/.dev-installed)
+	if [ "$(GPU_PYTHON)" != "$(BIN)/python" ] && [ -d $(GPU_WHEELS) ]; then \
+		$(GPU_PYTHON) -m pip install -q --no-index --no-deps --upgrade --target $(GPU_SITE) \
+			$(GPU_WHEELS)/*.whl; fi
+	PYTHONPATH=$(CURDIR):$(CURDIR)/$(GPU_SITE) $(GPU_PYTHON) -m harness.cli gpu-check \
+		--device $(GPU_CHECK_DEVICE) -o $(GPU_CHECK_DIR)
 
 clean:
 	rm -rf $(VENV) $(ORACLE) build *.egg-info

@@ -110,7 +110,7 @@ class _CopiedArray:
     """A copy that is here already."""
 
     def __init__(self, source: Tensor) -> None:
-        self._array = source.clone().numpy()
+        self._array = source.to("cpu", copy=True).numpy()
 
     def wait(self) -> None:
         """It is here."""

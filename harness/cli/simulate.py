@@ -1,4 +1,4 @@
-"""`earwitness simulate` and `engine-bench`: the reference engine's scheduler without a device."""
+"""`earwitness simulate`, `engine-bench`, `gpu-check`: the reference engine, simulated and timed."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ def register(app: typer.Typer) -> None:
     """Add the group to the command line."""
     app.command("simulate")(simulate)
     app.command("engine-bench")(engine_bench)
+    app.command("gpu-check")(gpu_check)
 
 
 def simulate(
@@ -139,3 +140,34 @@ def engine_bench(
             is_json=json_,
         )
     )
+
+
+def gpu_check(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to write; must not exist.")],
+    device: Annotated[str, typer.Option("--device", help="cuda, cuda:N or cpu.")] = "cuda",
+    shape: Annotated[
+        str | None,
+        typer.Option("--shape", help="Of the random weights (default: 1.7b; tiny on a CPU)."),
+    ] = None,
+    budget: Annotated[
+        float, typer.Option("--budget", help="Seconds after which no further part begins.")
+    ] = 570.0,
+    json_: JsonOption = False,
+) -> None:
+    """Check and measure the reference engine on a device in one short run, without a network.
+
+    Kernels and captured stages against their plain twins, a cost table, then the server under
+    load. On a CPU it proves the run itself; its figures mean nothing for a GPU.
+    """
+    import dataclasses
+    import json
+
+    from harness.cli.gpu_check_command import GpuCheckRequest, run_gpu_check
+    from harness.clock import RunClock
+
+    request = GpuCheckRequest(out=out, device=device, shape=shape, budget_s=budget)
+    results = run_gpu_check(request, clock=RunClock())
+    if json_:
+        typer.echo(json.dumps([dataclasses.asdict(each) for each in results]))
+    if any(each.status == "failed" for each in results):
+        raise typer.Exit(1)

@@ -1,0 +1,295 @@
+"""What `earwitness gpu-check` does: one short run that says what the engine is worth on a device.
+
+Parts run in order of what would be missed most, each in processes of its own and each writing its
+result as it ends, so that a run cut short still leaves something. A part for which the time left
+does not suffice is left out and named.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+import yaml
+
+from harness.child import start_child
+from harness.clock import Clock
+from harness.errors import HarnessError, ScenarioError
+
+__all__ = ["GpuCheckRequest", "PartResult", "run_gpu_check"]
+
+_RANDOM_WEIGHTS = (
+    "random weights: the first silent codec frame is assumed, lengths follow from the text; what is"
+    " timed is the first routed PCM after the silent frame, never an audible time to first audio"
+)
+_GPU_RATES = "1,4,10,20,40,60"
+_CPU_SHARES = (0.2, 0.4, 0.7)  # of the capacity that the bench suggests
+_PROFILES = ("ttfa", "adaptive")
+# As time allows, what matters most first.
+_RUNGS = (
+    "without-capture", "without-cached-codec", "without-fused-frame", "without-deadlines",
+    "without-chunk-ramp", "without-prefix-kv", "without-side-stream-eos",
+)  # fmt: skip
+_MEASURE_S, _WARMUP_S, _DRAIN_S = 15.0, 2.0, 8.0
+_READY_S = 120.0
+# About 5.2 codec frames a word and 6 characters a word with its space.
+_FRAMES_PER_CHARACTER = 0.87
+_TYPICAL_FRAMES = 45
+
+
+@dataclass(frozen=True, slots=True)
+class GpuCheckRequest:
+    """What was asked for on the command line."""
+
+    out: Path
+    device: str
+    shape: str | None
+    budget_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class PartResult:
+    """One part: whether it ran, how it ended, what it left."""
+
+    name: str
+    status: str  # "done", "failed" or "left out"
+    seconds: float
+    files: tuple[str, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Something to run, the time it may need, and what it writes."""
+
+    name: str
+    needs_s: float
+    run: Callable[[], tuple[str, ...]]
+
+
+def run_gpu_check(request: GpuCheckRequest, *, clock: Clock) -> tuple[PartResult, ...]:
+    """Run every part for which there is time.
+
+    Raises:
+        ScenarioError: the folder exists already, or the device has no such form.
+    """
+    if request.out.exists():
+        raise ScenarioError(f"{request.out}: exists already; name a new folder (-o)")
+    request.out.mkdir(parents=True)
+    results: list[PartResult] = []
+    # Gigabytes of noise that anybody can make again: not among the results.
+    with tempfile.TemporaryDirectory(prefix="earwitness-gpu-check-") as checkpoints:
+        check = _Check(request, Path(checkpoints), clock)
+        for part in check.parts():
+            results.append(check.run(part))
+            check.write_summary(results)
+            typer.echo(_line(results[-1]), err=True)
+    return tuple(results)
+
+
+def _line(result: PartResult) -> str:
+    note = f": {result.note}" if result.note else ""
+    return f"{result.status:>8}  {result.seconds:6.1f} s  {result.name}{note}"
+
+
+class _PartFailedError(HarnessError):
+    """A process of a part ended badly."""
+
+    exit_code = 1
+
+
+class _Check:
+    """The parts, and what they share: folder, device, time left, cores."""
+
+    def __init__(self, request: GpuCheckRequest, checkpoints: Path, clock: Clock) -> None:
+        self._out, self._device, self._checkpoints = request.out, request.device, checkpoints
+        self._is_cpu = request.device == "cpu"
+        self._shape = request.shape or ("tiny" if self._is_cpu else "1.7b")
+        self._clock = clock
+        self._deadline_ns = clock.now_ns() + round(request.budget_s * 1e9)
+        self._cores = sorted(os.sched_getaffinity(0))
+
+    def parts(self) -> list[_Part]:
+        """In order."""
+        points = len(_CPU_SHARES) if self._is_cpu else len(_GPU_RATES.split(","))
+        serve_s = points * (_MEASURE_S + _WARMUP_S + 4) + 30
+        return [
+            _Part("checkpoints", 30, self._make_checkpoints),
+            _Part("kernels and captured stages against their twins", 60, self._compare),
+            _Part("engine bench and cost table", 60, self._bench),
+            *(_Part(f"serve {name}", serve_s, self._serving(name)) for name in _PROFILES),
+            *(
+                _Part(f"serve ladder/{rung}", serve_s, self._serving(f"ladder/{rung}"))
+                # What an optimisation is worth on a CPU says nothing about a GPU.
+                for rung in (() if self._is_cpu else _RUNGS)
+            ),
+        ]
+
+    def run(self, part: _Part) -> PartResult:
+        """Run one part, or say why not."""
+        start_ns = self._clock.now_ns()
+        if self._left_s() < part.needs_s:
+            left = f"{self._left_s():.0f} s were left, {part.needs_s:.0f} s are needed"
+            return PartResult(part.name, "left out", 0.0, note=left)
+        try:
+            files, status, note = part.run(), "done", ""
+        except HarnessError as error:
+            files, status, note = (), "failed", str(error)
+        seconds = (self._clock.now_ns() - start_ns) / 1e9
+        return PartResult(part.name, status, round(seconds, 1), files, note)
+
+    def write_summary(self, results: Sequence[PartResult]) -> None:
+        """What there is so far; written anew after each part."""
+        summary = {
+            "schema_version": 1,
+            "device": self._device,
+            "shape": self._shape,
+            "weights": _RANDOM_WEIGHTS,
+            "parts": [asdict(each) for each in results],
+        }
+        (self._out / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
+
+    def _left_s(self) -> float:
+        return (self._deadline_ns - self._clock.now_ns()) / 1e9
+
+    # -- parts -------------------------------------------------------------------------------------
+
+    def _make_checkpoints(self) -> tuple[str, ...]:
+        """The shape to serve, and the tiny one, on which codes must agree to the last."""
+        for shape in sorted({self._shape, "tiny"}):
+            folder = str(self._checkpoints / shape)
+            self._earwitness("checkpoint", "make", folder, "--shape", shape)
+        return ()
+
+    def _compare(self) -> tuple[str, ...]:
+        shapes = sorted({self._shape, "tiny"})
+        folders = [f"--checkpoint={self._checkpoints / each}" for each in shapes]
+        environment = {**os.environ, **({"TRITON_INTERPRET": "1"} if self._is_cpu else {})}
+        name = "equality.json"
+        self._process(
+            ["-P", "-W", "ignore", "-m", "reference_engine.device_check",
+             f"--device={self._device}", *folders],
+            save_as=name,
+            environment=environment,
+        )  # fmt: skip
+        return (name,)
+
+    def _bench(self) -> tuple[str, ...]:
+        self._earwitness(
+            "engine-bench", "--json", "--streams=8", "--turns=1000",
+            f"--checkpoint={self._checkpoint}", f"--device={self._device}",
+            f"--max-rows={2 if self._is_cpu else 128}",
+            f"--costs-out={self._out / 'costs.yaml'}",
+            save_as="bench.json",
+        )  # fmt: skip
+        return ("bench.json", "costs.yaml")
+
+    def _serving(self, profile: str) -> Callable[[], tuple[str, ...]]:
+        return lambda: self._serve(profile)
+
+    def _serve(self, profile: str) -> tuple[str, ...]:
+        """One server under the harness, client and server on cores of their own."""
+        name = f"serve-{profile.replace('/', '-')}"
+        scenario = self._write_scenario(name)
+        half = max(1, len(self._cores) // 2)
+        server_cores, client_cores = self._cores[:half], self._cores[half:] or self._cores
+        os.sched_setaffinity(0, server_cores)
+        try:
+            child = start_child(
+                [sys.executable, *self._server_arguments(profile)],
+                name="reference", ready_s=min(_READY_S, self._left_s()), clock=self._clock,
+            )  # fmt: skip
+            with child as server:
+                os.sched_setaffinity(0, client_cores)
+                self._earwitness(
+                    "run", str(scenario), f"--base-url={server.base_url}",
+                    f"--out={self._out / name}",
+                    save_as=f"{name}.txt",
+                )  # fmt: skip
+        finally:
+            os.sched_setaffinity(0, self._cores)
+        return (name, scenario.name)
+
+    def _server_arguments(self, profile: str) -> list[str]:
+        settings = [
+            "leading_silence=trim", "assume_silent_frames=1", "guards.min_frames=4",
+            f"guards.frames_per_character={_FRAMES_PER_CHARACTER}",
+        ]  # fmt: skip
+        if self._is_cpu:
+            settings += ["slots=8", "positions_per_slot=512"]
+        return [
+            "-P", "-m", "reference_engine.server", "--port=0", "--stop-on-stdin-eof",
+            f"--checkpoint={self._checkpoint}", f"--profile={profile}", f"--device={self._device}",
+            *(f"--set={each}" for each in settings), *(["--threads=1"] if self._is_cpu else []),
+        ]  # fmt: skip
+
+    @property
+    def _checkpoint(self) -> Path:
+        return self._checkpoints / self._shape
+
+    def _write_scenario(self, name: str) -> Path:
+        path = self._out / f"{name}.yaml"
+        rates = [float(rate) for rate in _GPU_RATES.split(",")]
+        if self._is_cpu:
+            rates = [max(0.1, round(share * self._capacity_rps(), 2)) for share in _CPU_SHARES]
+        scenario = {
+            "schema": 1,
+            "name": f"{name}-random-weights",
+            "engines": [{"contract": "reference", "params": {"voice": "ryan", "ignore_eos": True}}],
+            "arrivals": {"process": "poisson", "rates_rps": rates, "seeds": [1]},
+            "phases": {"warmup_s": _WARMUP_S, "measure_s": _MEASURE_S, "drain_s": _DRAIN_S},
+            "prompts": {"set": "voice-agent", "tags": ["wer", "short"]},
+            "timeouts": {"ready_s": 60.0, "first_audio_s": 30.0, "total_s": 60.0},
+        }
+        path.write_text(yaml.safe_dump(scenario, sort_keys=False), encoding="utf-8")
+        return path
+
+    def _capacity_rps(self) -> float:
+        """Requests a second that the benched steps would give."""
+        bench = self._out / "bench.json"
+        if not bench.is_file():
+            return 1.0
+        steps: list[dict[str, Any]] = json.loads(bench.read_text())["steps"]
+        frame_ms = min(s["device_ms"] / s["rows"] for s in steps if s["stage"] == "frame")
+        codec_ms = min(
+            s["device_ms"] / (s["rows"] * s["width"]) for s in steps if s["stage"] == "codec"
+        )
+        return float(1000 / (_TYPICAL_FRAMES * (frame_ms + codec_ms)))
+
+    # -- processes ---------------------------------------------------------------------------------
+
+    def _earwitness(self, *arguments: str, save_as: str | None = None) -> None:
+        self._process(["-P", "-m", "harness.cli", *arguments], save_as=save_as)
+
+    def _process(
+        self,
+        arguments: Sequence[str],
+        *,
+        save_as: str | None = None,
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        """Run Python within the time left; keep what it printed, also where it failed."""
+        try:
+            done = subprocess.run(
+                [sys.executable, *arguments],
+                capture_output=True,
+                text=True,
+                env=environment,
+                timeout=max(1.0, self._left_s()),
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise _PartFailedError(f"{arguments[-1]}: did not end in the time left") from None
+        if save_as is not None:
+            (self._out / save_as).write_text(done.stdout, encoding="utf-8")
+        if done.returncode != 0:
+            said = done.stderr.strip()[-500:] or done.stdout.strip()[-500:]
+            raise _PartFailedError(f"exit code {done.returncode}: {said}")
