@@ -1,0 +1,268 @@
+"""Runs of the real voice are judged as they should be, by the commands that the README gives.
+
+The chapter "In CI" is run line by line as it stands, with less load so that it takes seconds. The
+voice in its other mode is then a change for the worse, and an interrupted run one that no gate may
+pass. Directions and verdicts only, no speed.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import select
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import chdir, contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from harness.cli import main as command
+from tests.builders.embedded import CACHE_FOLDER, embedded_server, stop
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+README = Path(__file__).resolve().parents[1] / "README.md"
+# The last of two equal options counts, so these shorten what the README says. Whole sentences of
+# 100 characters, so that it shows whether a mode waits for their end.
+LITTLE_LOAD = (
+    "--rates", "2", "--seeds", "2", "--duration", "3", "--set", "phases.warmup_s=0",
+    "--set", "prompts.tags=[wer,medium]", "--no-report",
+)  # fmt: skip
+# Any load is right: the machine may be busy.
+ANY_LOAD = "schema: 1\nname: test\nrequire: {load: any}\nrules:\n"
+READY_S = 60.0
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How one command line ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ci:
+    """A working folder with a run of each mode, and what the README's commands answered."""
+
+    folder: Path
+    answers: dict[str, Answer] = field(default_factory=dict)
+
+    def ask(self, *arguments: str) -> Answer:
+        """Run a judging command in this process, which has everything heavy imported already."""
+        out, err, code = io.StringIO(), io.StringIO(), 0
+        with (
+            chdir(self.folder),
+            pytest.MonkeyPatch.context() as patch,
+            redirect_stdout(out),
+            redirect_stderr(err),
+        ):
+            patch.setattr(sys, "argv", ["earwitness", *arguments])
+            try:
+                command.main()
+            except SystemExit as ended:
+                code = int(ended.code or 0)
+        return Answer(code, out.getvalue(), err.getvalue())
+
+    def load(self, *arguments: str) -> Answer:
+        """Run a loading command as a process of its own, undisturbed by this one."""
+        ran = subprocess.run(
+            [sys.executable, "-m", "harness.cli", *arguments, *LITTLE_LOAD],
+            cwd=self.folder, capture_output=True, text=True, check=False, timeout=120,
+        )  # fmt: skip
+        return Answer(ran.returncode, ran.stdout, ran.stderr)
+
+    def gate(self, run: str, rule: str, *options: str) -> Answer:
+        """Judge a run by one rule."""
+        rules = self.folder / "rules.yaml"
+        rules.write_text(f"{ANY_LOAD}  - {{{rule}}}\n")
+        return self.ask("gate", run, "--rules", str(rules), *options)
+
+    def is_invalid(self, run: str) -> bool:
+        """Whether the client was too disturbed: the one excuse for an inconclusive answer."""
+        found = json.loads((self.folder / run / "derived" / "metrics.json").read_text())
+        return any(point["validity"]["verdict"] == "invalid" for point in found["points"])
+
+
+def chapter() -> list[list[str]]:
+    """The command lines of "In CI", without their comments."""
+    text = README.read_text(encoding="utf-8").split("\n## In CI\n")[1].split("\n## ")[0]
+    (block,) = re.findall(r"```sh\n(.*?)```", text, flags=re.DOTALL)
+    lines = [shlex.split(line, comments=True) for line in block.splitlines()]
+    assert {"earwitness"} == {line[0] for line in lines}
+    return [line[1:] for line in lines]
+
+
+SERVE, RUN, *JUDGE = chapter()
+NOW = RUN[RUN.index("-o") + 1]
+
+
+@pytest.fixture(scope="module")
+def ci(tmp_path_factory: pytest.TempPathFactory) -> Ci:
+    """Every command of the chapter, in its order; the same load on the other mode; an interrupt."""
+    made = Ci(tmp_path_factory.mktemp("ci"))
+    with embedded_server(mode="sentence") as sentence, _served_as_written() as stream:
+        made.answers["run"] = made.load(*RUN, "--base-url", stream)
+        for line in JUDGE:
+            made.answers[_title(line)] = made.ask(*line)
+        worse = made.load("run", "quick", "--base-url", sentence, "-o", "worse")
+        assert worse.code in (0, 3), worse.err
+        _interrupt_a_run(made.folder, stream)
+    return made
+
+
+@contextmanager
+def _served_as_written() -> Iterator[str]:
+    """The server as the README starts it, on a free port."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "harness.cli", *SERVE, "--port", "0", "--stop-on-stdin-eof"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        env={**os.environ, "EARWITNESS_CACHE": str(CACHE_FOLDER)},
+    )  # fmt: skip
+    try:
+        has_line, _, _ = select.select([process.stdout], [], [], READY_S)
+        assert has_line, f"{SERVE} was not ready within {READY_S} s"
+        yield json.loads(process.stdout.readline())["url"]
+    finally:
+        stop(process)
+
+
+def _interrupt_a_run(folder: Path, base_url: str) -> None:
+    """Ctrl-C as soon as the first point has begun."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "harness.cli", "run", "quick", "--base-url", base_url,
+         *LITTLE_LOAD, "-o", "cut"],
+        cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if line.startswith("point 1 of 1"):
+            process.send_signal(signal.SIGINT)
+    assert INTERRUPTED == process.wait(timeout=60), said
+    process.stderr.close()
+
+
+def _title(line: list[str]) -> str:
+    """A command and its rules: `gate voice-agent`."""
+    return " ".join(
+        [line[0], *line[line.index("--rules") + 1 :][:1]] if "--rules" in line else line[:1]
+    )
+
+
+# -- the chapter ----------------------------------------------------------------------------------
+
+
+def test_the_run_of_the_chapter_is_recorded(ci: Ci):
+    """Exit code 0, or 3 where the client itself was too disturbed; the folder is complete."""
+    assert (3 if ci.is_invalid(NOW) else 0) == ci.answers["run"].code, ci.answers["run"].err
+    assert "complete" == json.loads((ci.folder / NOW / "run.json").read_text())["status"]
+
+
+def test_too_few_requests_cannot_pass_the_absolute_gate(ci: Ci):
+    """A p95 needs 72 of them, the shortened run has 6: never exit code 0."""
+    answer = ci.answers["gate voice-agent"]
+
+    assert answer.code in (1, 3), answer.err
+    assert "about 72 requests would tell" in answer.out or ci.is_invalid(NOW)
+
+
+def test_the_absolute_gate_leaves_junit_and_a_summary(ci: Ci):
+    """What the chapter's command names, for a CI to show."""
+    suite = ElementTree.parse(ci.folder / "gate.xml").getroot()
+
+    assert int(suite.get("tests")) > 0
+    assert "## Gate voice-agent: " in (ci.folder / "gate.md").read_text()
+
+
+def test_the_baseline_of_the_chapter_is_written(ci: Ci):
+    """One file."""
+    assert 0 == ci.answers["baseline"].code, ci.answers["baseline"].err
+    assert (ci.folder / "baseline.json").is_file()
+
+
+def test_a_run_is_no_regression_against_itself(ci: Ci):
+    """Inconclusive for want of requests, but nothing is worse."""
+    answer = ci.answers["gate no-regression"]
+
+    assert (3, False) == (answer.code, "FAIL" in answer.out), answer.err
+
+
+# -- the two modes --------------------------------------------------------------------------------
+
+
+def test_compare_says_that_the_streaming_mode_is_heard_sooner(ci: Ci):
+    """One sentence a rate, and its reason: the first chunk comes sooner, nothing was trimmed."""
+    answer = ci.ask("compare", "worse", NOW)
+
+    assert 0 == answer.code, answer.err
+    assert answer.out.startswith("At 2/s now:earwitness-piper is heard sooner: p50 audible_ttfa ")
+    assert "first playable chunk (speed)" in answer.out
+
+
+def test_compare_says_the_same_from_the_other_side(ci: Ci):
+    """Whoever comes first in the command."""
+    assert "now:earwitness-piper is heard sooner" in ci.ask("compare", NOW, "worse").out
+
+
+@pytest.mark.parametrize(
+    ("rule", "code", "word"),
+    [
+        ("metric: audible_ttfa, statistic: p50, max: 60000, evidence: value", 0, "pass"),
+        ("metric: audible_ttfa, statistic: p50, max: 1, evidence: value", 1, "FAIL"),
+        ("metric: audible_ttfa, statistic: p95, max: 60000", 3, "inconclusive"),
+        ("metric: wer, max: 0.1", 3, "inconclusive"),
+    ],
+)
+def test_gate_exits_by_its_verdict(ci: Ci, rule: str, code: int, word: str):
+    """A minute is met, a millisecond is not, 6 requests show no p95, nobody heard any words."""
+    answer = ci.gate("worse", rule)
+    expected = (3, "inconclusive") if ci.is_invalid("worse") else (code, word)
+
+    assert expected[0] == answer.code, answer.err
+    assert answer.out.startswith(f"gate test: {expected[1]}")
+
+
+@pytest.mark.parametrize(("run", "code"), [("now", 0), ("worse", 1)])
+def test_the_slower_mode_is_a_regression_against_the_baseline(ci: Ci, run: str, code: int):
+    """p50 may rise by a tenth; the run itself has not, the other mode has."""
+    rule = "metric: audible_ttfa, statistic: p50, max_increase_percent: 10"
+    folder = {"now": NOW, "worse": "worse"}[run]
+    junit, summary = f"{run}.xml", f"{run}.md"
+    answer = ci.gate(
+        folder, rule, "--against", "baseline.json", "--junit", junit, "--summary", summary
+    )
+    if ci.is_invalid(NOW) or ci.is_invalid(folder):
+        code = 3
+    failures = ElementTree.parse(ci.folder / junit).getroot().get("failures")
+
+    assert (code, str(int(code == 1))) == (answer.code, failures), answer.err
+    assert {0: "PASS", 1: "FAIL", 3: "INCONCLUSIVE"}[code].casefold() in (
+        (ci.folder / summary).read_text().splitlines()[0].casefold()
+    )
+
+
+def test_an_interrupted_run_cannot_pass(ci: Ci):
+    """Its point was cut short and is invalid, whatever its figures are."""
+    answer = ci.gate("cut", "metric: failure_rate, max: 1, evidence: value")
+
+    assert 3 == answer.code, answer.err
+    assert "invalid" in answer.out
+
+
+def test_an_interrupted_run_makes_no_baseline(ci: Ci):
+    """Nothing is to be held against it."""
+    answer = ci.ask("baseline", "cut", "-o", "cut.json")
+
+    assert (6, False) == (answer.code, (ci.folder / "cut.json").exists()), answer.err
+    assert "only a complete run can be a baseline" in answer.err
