@@ -20,13 +20,23 @@ ACTION = yaml.safe_load((GITHUB / "actions/gate/action.yml").read_text(encoding=
 WORKFLOW = yaml.safe_load((GITHUB / "workflows/gate.yml").read_text(encoding="utf-8"))
 MEASURE, JUDGE = (step["run"] for step in ACTION["runs"]["steps"])
 
-# A stand-in for the program: says how it was called, and exits as it is told to.
-FAKE = '#!/bin/sh\necho "$@" >> "$CALLS"\n[ "$1" = gate ] && exit "$GATE_CODE"\nexit 0\n'
+STEPS = WORKFLOW["jobs"]["listen"]["steps"]
+(BASE,) = [step["run"] for step in STEPS if step.get("name") == "Measure the base"]
+
+# A stand-in for the program: says how it was called, and exits as it is told to for these rules.
+FAKE = """#!/bin/sh
+echo "$@" >> "$CALLS"
+[ "$1" = gate ] || exit 0
+case "$4" in
+  *no-regression*) exit "$REGRESSION_CODE" ;;
+  *) exit "$GATE_CODE" ;;
+esac
+"""
 
 
 def _calls(script: str) -> list[list[str]]:
     joined = script.replace("\\\n", " ")
-    found = re.findall(r"^\s*(earwitness .*?)(?: &| \|\|.*)?$", joined, re.MULTILINE)
+    found = re.findall(r"^\s*(?:\S*/)?(earwitness .*?)(?: &| \|\|.*)?$", joined, re.MULTILINE)
     return [shlex.split(call)[1:] for call in found]
 
 
@@ -37,7 +47,7 @@ def _options(path: list[str]) -> set[str]:
     return {option for param in node.params for option in param.opts}
 
 
-@pytest.mark.parametrize("call", [*_calls(MEASURE), *_calls(JUDGE)], ids=" ".join)
+@pytest.mark.parametrize("call", [*_calls(MEASURE), *_calls(JUDGE), *_calls(BASE)], ids=" ".join)
 def test_every_call_names_a_command_and_options_that_exist(call):
     """The action cannot fall behind the command line."""
     path = call[:2] if call[0] == "serve" else call[:1]
@@ -47,25 +57,43 @@ def test_every_call_names_a_command_and_options_that_exist(call):
 
 def test_workflow_passes_only_inputs_that_the_action_has():
     """And uses the action of this repository."""
-    (step,) = [s for s in WORKFLOW["jobs"]["listen"]["steps"] if "gate" in s.get("uses", "")]
+    (step,) = [s for s in STEPS if "gate" in s.get("uses", "")]
 
     assert "./.github/actions/gate" == step["uses"]
     assert set(step["with"]) <= set(ACTION["inputs"])
 
 
+def test_base_and_request_are_put_under_the_same_load():
+    """Otherwise the two runs are not comparable; the mode and the noise of the voice as well."""
+    inputs = {name: entry["default"] for name, entry in ACTION["inputs"].items()}
+    (run,) = [call for call in _calls(BASE) if call[0] == "run"]
+    (serve,) = [call for call in _calls(BASE) if call[0] == "serve"]
+
+    assert inputs["scenario"] == run[1]
+    for name in ("rates", "seeds", "duration"):
+        assert inputs[name] == run[run.index(f"--{name}") + 1]
+    assert inputs["mode"] == serve[serve.index("--mode") + 1]
+    assert "0" == serve[serve.index("--noise") + 1]
+
+
 @pytest.mark.parametrize(
-    ("gate_code", "inconclusive", "code", "verdict"),
+    ("gate_code", "regression_code", "inconclusive", "code", "verdict"),
     [
-        (0, "fail", 0, "pass"),
-        (1, "fail", 1, "fail"),
-        (3, "fail", 3, "inconclusive"),
-        (3, "warn", 0, "inconclusive"),
-        (1, "warn", 1, "fail"),
-        (6, "warn", 6, None),
+        (0, 0, "fail", 0, "pass"),
+        (1, 0, "fail", 1, "fail"),
+        (0, 1, "fail", 1, "fail"),
+        (3, 0, "fail", 3, "inconclusive"),
+        (0, 3, "fail", 3, "inconclusive"),
+        (0, 3, "warn", 0, "inconclusive"),
+        (1, 3, "warn", 1, "fail"),
+        (3, 1, "warn", 1, "fail"),
+        (6, 0, "warn", 6, None),
     ],
 )
-def test_job_ends_as_the_gate_says(tmp_path, gate_code, inconclusive, code, verdict):
-    """Only an inconclusive answer may be made a warning."""
+def test_job_ends_as_its_worst_gate_says(
+    tmp_path, gate_code, regression_code, inconclusive, code, verdict
+):
+    """Only an inconclusive answer may be made a warning, and it never hides a failure."""
     program = tmp_path / "earwitness"
     program.write_text(FAKE)
     program.chmod(0o755)
@@ -75,8 +103,9 @@ def test_job_ends_as_the_gate_says(tmp_path, gate_code, inconclusive, code, verd
         "PATH": f"{tmp_path}:{os.environ['PATH']}",
         "CALLS": str(tmp_path / "calls"),
         "GATE_CODE": str(gate_code),
+        "REGRESSION_CODE": str(regression_code),
         "INCONCLUSIVE": inconclusive,
-        "RULES": "voice-agent",
+        "RULES": "gates/voice.yaml no-regression",
         "BASELINE": "base.json",
         "ANY_MACHINE": "true",
         "OUT": "run",
@@ -88,4 +117,6 @@ def test_job_ends_as_the_gate_says(tmp_path, gate_code, inconclusive, code, verd
     assert code == ended.returncode
     assert ("" if verdict is None else f"verdict={verdict}\n") == outputs.read_text()
     called = (tmp_path / "calls").read_text()
-    assert "gate run --rules voice-agent --against base.json --any-machine --junit" in called
+    options = "--against base.json --any-machine --junit"
+    assert f"gate run --rules gates/voice.yaml {options} run/gate-voice.xml" in called
+    assert (verdict is not None) == (f"gate run --rules no-regression {options}" in called)
