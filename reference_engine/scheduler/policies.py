@@ -133,7 +133,8 @@ def _assemble(
         room = limits.startup_rows
         if not is_codec_rescue:  # whose streams are pressed by those before them
             horizon_ns = now_ns + limits.startup_slack_ns
-            streams = [slot for slot in streams if latest[slot] < horizon_ns]
+            # The anchor stays: where steps are long it is pressed before it is within the horizon.
+            streams = [slot for slot in streams if slot == anchor or latest[slot] < horizon_ns]
     slots = sorted(newcomers, key=work.arrival_ns.__getitem__) if newcomers else []
     if is_codec_rescue:
         # A newcomer's two codec frames would be padded to the stream's whole chunk.

@@ -198,6 +198,20 @@ def test_rescues_never_shut_a_newcomer_out():
     assert 2 == seen.count(Urgency.STARTUP)
 
 
+@pytest.mark.parametrize("newcomers_stage", [Stage.FRAME, Stage.PREFILL])
+def test_a_rescued_stream_rides_although_it_is_beyond_the_horizon(newcomers_stage):
+    """Steps of a slow machine: one of 300 ms presses a stream that has 150 ms of slack left."""
+    work = ready_work()
+    work.reserve_ns[:] = [300 * MS] * len(work.reserve_ns)
+    add_stream(work, 1, Stage.FRAME, latest_ms=150)
+    add_newcomer(work, 2, newcomers_stage)
+
+    batch = deadline_aware(work, 0)
+
+    assert isinstance(batch, Batch)
+    assert (Urgency.RESCUE, 1) == (batch.urgency, batch.slots[0])
+
+
 def test_round_robin_gives_each_stage_its_turn():
     """Whatever is urgent, the next stage with work goes next."""
     work = ready_work()
