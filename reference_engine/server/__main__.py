@@ -176,16 +176,19 @@ def _load(launch: Launch, clock: Clock) -> AssembledEngine:
         return build(made)
 
 
-def _is_not_bad_http(record: logging.LogRecord) -> bool:
-    """A client's malformed HTTP got its 400; its traceback would only bury real ones."""
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Not a client's malformed HTTP, which got its 400, and not a connection that was cut.
+
+    Each request has a line of its own that says so; tracebacks would only bury real ones.
+    """
     fault = record.exc_info[1] if record.exc_info else None
-    return not isinstance(fault, HttpProcessingError)
+    return not isinstance(fault, HttpProcessingError | ConnectionError)
 
 
 def _set_up_logs() -> None:
     logging.basicConfig(format="earwitness: %(message)s", level=logging.WARNING)
     logging.getLogger("reference_engine.requests").setLevel(logging.INFO)
-    logging.getLogger("aiohttp.server").addFilter(_is_not_bad_http)
+    logging.getLogger("aiohttp.server").addFilter(_is_ours)
 
 
 def _serve(launch: Launch) -> None:
