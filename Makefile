@@ -88,6 +88,7 @@ gpu-wheels: $(VENV)/.dev-installed
 		--platform manylinux_2_17_x86_64 --platform manylinux2014_x86_64 annotated-types cffi \
 		httptools jiwer orjson pybase64 pycparser pydantic pydantic-core rapidfuzz soundfile \
 		typing-inspection websockets
+	$(PIP) wheel -q -w $(GPU_WHEELS) --no-deps .
 	du -sh $(GPU_WHEELS)
 
 gpu-check: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),$(VENV)/.dev-installed)

@@ -1,0 +1,159 @@
+"""The GPU check: parts in order, what they leave, and what happens when time or a part runs out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from harness.cli.gpu_check_command import GpuCheckRequest, PartResult, _Check, run_gpu_check
+from harness.clock import FakeClock
+from harness.errors import HarnessError, ScenarioError
+
+SECOND = 1_000_000_000
+
+
+def _request(out: Path, *, device: str = "cpu", budget_s: float = 570.0) -> GpuCheckRequest:
+    return GpuCheckRequest(out=out, device=device, shape=None, budget_s=budget_s)
+
+
+class Parts:
+    """Stands in for the parts: each takes time on the fake clock, some fail."""
+
+    def __init__(self, clock: FakeClock, *, seconds: float = 40.0, failing: tuple[str, ...] = ()):
+        self.clock, self.seconds, self.failing = clock, seconds, failing
+        self.ran: list[str] = []
+
+    def __getattr__(self, name: str):
+        def part(check: _Check, *arguments: str) -> tuple[str, ...]:
+            self.ran.append("_".join((name, *arguments)))
+            self.clock.advance_ns(round(self.seconds * SECOND))
+            if name in self.failing:
+                raise HarnessError("exit code 1: it said so")
+            return (f"{name}.json",)
+
+        return part
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+def _run(
+    monkeypatch: pytest.MonkeyPatch, parts: Parts, request: GpuCheckRequest
+) -> tuple[PartResult, ...]:
+    for name in ("_make_checkpoints", "_compare", "_bench", "_serve"):
+        monkeypatch.setattr(_Check, name, getattr(parts, name))
+    return run_gpu_check(request, clock=parts.clock)
+
+
+def test_equality_comes_first_and_serving_last(
+    monkeypatch: pytest.MonkeyPatch, clock: FakeClock, tmp_path: Path
+):
+    """Whether it is right, how long steps take, then both profiles under load."""
+    parts = Parts(clock)
+
+    results = _run(monkeypatch, parts, _request(tmp_path / "out"))
+
+    assert [
+        "_make_checkpoints", "_compare", "_bench", "_serve_ttfa", "_serve_adaptive",
+    ] == parts.ran  # fmt: skip
+    assert {("done", 40.0)} == {(each.status, each.seconds) for each in results}
+
+
+def test_a_gpu_gets_ladder_rungs_as_time_allows(
+    monkeypatch: pytest.MonkeyPatch, clock: FakeClock, tmp_path: Path
+):
+    """What does not fit into the time left is left out and says so."""
+    parts = Parts(clock)
+
+    results = _run(monkeypatch, parts, _request(tmp_path / "out", device="cuda", budget_s=400.0))
+
+    assert "_serve_ladder/without-capture" in parts.ran
+    left_out = [each for each in results if each.status == "left out"]
+    assert left_out
+    assert results[-1] is left_out[-1]
+    assert "are needed" in left_out[0].note
+
+
+def test_a_failed_part_does_not_end_the_run(
+    monkeypatch: pytest.MonkeyPatch, clock: FakeClock, tmp_path: Path
+):
+    """Its reason is kept, and the others still run."""
+    parts = Parts(clock, failing=("_bench",))
+
+    results = _run(monkeypatch, parts, _request(tmp_path / "out"))
+
+    (failed,) = (each for each in results if each.status == "failed")
+    assert ("engine bench and cost table", "exit code 1: it said so") == (failed.name, failed.note)
+    assert parts.ran[-1] == "_serve_adaptive"
+
+
+def test_the_summary_says_what_random_weights_cannot_tell(
+    monkeypatch: pytest.MonkeyPatch, clock: FakeClock, tmp_path: Path
+):
+    """Device, shape, parts with their files; and that nothing audible was timed."""
+    _run(monkeypatch, Parts(clock), _request(tmp_path / "out"))
+
+    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert ("cpu", "tiny", 5) == (summary["device"], summary["shape"], len(summary["parts"]))
+    assert ["_compare.json"] == summary["parts"][1]["files"]
+    assert "never an audible time" in summary["weights"]
+
+
+def test_results_are_never_written_over(clock: FakeClock, tmp_path: Path):
+    """A folder that exists is refused before anything runs."""
+    with pytest.raises(ScenarioError, match="exists already"):
+        run_gpu_check(_request(tmp_path), clock=clock)
+
+
+def test_rates_on_a_cpu_follow_what_the_bench_saw(clock: FakeClock, tmp_path: Path):
+    """10 ms a frame row and 10 ms a codec frame: 45 of both a request, 1.11 requests/s."""
+    steps = [
+        {"stage": "frame", "rows": 2, "width": 1, "device_ms": 20.0},
+        {"stage": "codec", "rows": 1, "width": 4, "device_ms": 40.0},
+    ]
+    (tmp_path / "bench.json").write_text(json.dumps({"steps": steps}))
+    check = _Check(_request(tmp_path), tmp_path, clock)
+
+    text = check._write_scenario("serve-ttfa").read_text()
+
+    assert [0.22, 0.44, 0.78] == [
+        float(line.removeprefix("  - ")) for line in text.splitlines() if line.startswith("  - 0")
+    ]
+
+
+def test_a_gpu_is_loaded_at_the_rates_others_published(clock: FakeClock, tmp_path: Path):
+    """1, 4, 10 and 20 a second, and beyond."""
+    check = _Check(_request(tmp_path, device="cuda"), tmp_path, clock)
+
+    text = check._write_scenario("serve-ttfa").read_text()
+
+    assert all(f"- {rate}.0" in text for rate in (1, 4, 10, 20, 40, 60))
+
+
+def test_the_written_scenario_is_a_valid_one(clock: FakeClock, tmp_path: Path):
+    """What the harness refuses would be noticed only on the rented machine."""
+    from harness.scenario import load_scenario
+
+    check = _Check(_request(tmp_path, device="cuda"), tmp_path, clock)
+
+    scenario = load_scenario(check._write_scenario("serve-ttfa"))
+
+    assert "serve-ttfa-random-weights" == scenario.name
+
+
+@pytest.mark.parametrize("profile", ["ttfa", "adaptive", "ladder/without-capture"])
+def test_the_server_understands_its_command_line(clock: FakeClock, tmp_path: Path, profile: str):
+    """Every profile and setting that a part hands to the server."""
+    from reference_engine.server.__main__ import parse_arguments
+
+    check = _Check(_request(tmp_path, device="cuda"), tmp_path, clock)
+    arguments = check._server_arguments(profile)
+
+    launch = parse_arguments(arguments[arguments.index("reference_engine.server") + 1 :])
+
+    assert (1, 4) == (launch.profile.assume_silent_frames, launch.profile.guards.min_frames)
+    assert "cuda" == launch.device
