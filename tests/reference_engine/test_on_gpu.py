@@ -41,12 +41,12 @@ def test_closing_the_driver_gives_memory_back():
 
     driver = make_driver("cuda")
     before = driver.memory_bytes()
-    out = torch.zeros(1 << 24, device="cuda")
-    driver.capture(Shape(Stage.FRAME, 1), lambda: out.copy_(out.sin() + out.cos()))
+    held = [torch.zeros(1 << 24, device="cuda")]
+    driver.capture(Shape(Stage.FRAME, 1), lambda: held[0].copy_(held[0].sin() + held[0].cos()))
     driver.replay(Shape(Stage.FRAME, 1))
     driver.synchronize()
 
-    del out
+    held.clear()
     driver.close()
 
     assert driver.memory_bytes() <= before + (1 << 21)
