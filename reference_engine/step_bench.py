@@ -34,6 +34,7 @@ __all__ = ["StepBench", "StepTime", "measure_steps"]
 _WARM_UP_CALLS = 2
 _NS_PER_MS = 1_000_000
 _MAX_TOKENS = 500
+_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ def measure_steps(
     profile: Profile,
     *,
     device: str = "cpu",
-    dtype: torch.dtype = torch.float32,
+    dtype: str = "float32",
     clock: Clock | None = None,
     max_rows: int = 32,
     num_calls: int = 12,
@@ -99,7 +100,7 @@ def measure_steps(
         folder: the checkpoint.
         profile: sampler and buckets; only shapes up to `max_rows` rows are timed.
         device: where; its driver, its kernels.
-        dtype: of talker and code predictor.
+        dtype: of talker and code predictor: `float32` or `bfloat16`.
         clock: of the times.
         max_rows: see `profile`.
         num_calls: of each shape, one by one and then in a row.
@@ -109,7 +110,11 @@ def measure_steps(
         CheckpointError, ReferenceEngineError: the folder or the device cannot be used.
     """
     desk = _Desk(
-        folder, device=device, dtype=dtype, clock=clock or MonotonicClock(), num_calls=num_calls
+        folder,
+        device=device,
+        dtype=_DTYPES[dtype],
+        clock=clock or MonotonicClock(),
+        num_calls=num_calls,
     )
     steps: dict[tuple[str, int, int], StepTime] = {}
     waits = _Waits([], [], [])
@@ -119,7 +124,7 @@ def measure_steps(
     return StepBench(
         checkpoint=str(folder),
         device=desk.device_name,
-        dtype=str(dtype).removeprefix("torch."),
+        dtype=dtype,
         torch=torch.__version__,
         num_threads=torch.get_num_threads(),
         ceilings=desk.ceilings,

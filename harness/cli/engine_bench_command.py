@@ -107,8 +107,6 @@ def _steps(request: BenchRequest, profile: Profile) -> StepBench | None:
 
 def _time_steps(folder: Path, request: BenchRequest, profile: Profile) -> StepBench:
     """All stages where a cost table is wanted, else the profile's own."""
-    import torch
-
     from reference_engine.step_bench import measure_steps
 
     dtype = request.dtype or ("float32" if request.device == "cpu" else "bfloat16")
@@ -116,7 +114,7 @@ def _time_steps(folder: Path, request: BenchRequest, profile: Profile) -> StepBe
         folder,
         profile,
         device=request.device,
-        dtype=getattr(torch, dtype),
+        dtype=dtype,
         max_rows=request.max_rows,
         stages=tuple(Stages) if request.costs_out else (),
     )

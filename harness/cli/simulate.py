@@ -10,6 +10,36 @@ import typer
 __all__ = ["register"]
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output on stdout.")]
+StreamsOption = Annotated[
+    str, typer.Option("--streams", help="Streams in progress, for example 1,64,256.")
+]
+CheckpointOption = Annotated[
+    Path | None, typer.Option("--checkpoint", help="Also time the steps of this checkpoint.")
+]
+RandomOption = Annotated[
+    str | None,
+    typer.Option("--random", help="Also time a random checkpoint of this shape (tiny)."),
+]
+DeviceOption = Annotated[
+    str, typer.Option("--device", help="Where the steps run: cpu, cuda or cuda:N.")
+]
+DtypeOption = Annotated[
+    str | None, typer.Option("--dtype", help="float32 or bfloat16 (default: bfloat16 on cuda).")
+]
+CostsOutOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--costs-out",
+        help="Write what was measured as a cost table for `simulate --cost` (a new file).",
+    ),
+]
+CompareOption = Annotated[
+    bool,
+    typer.Option(
+        "--compare-official",
+        help="Also race the official package (tiny random checkpoint unless one is named).",
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -80,42 +110,17 @@ def simulate(
 
 def engine_bench(
     profile: Annotated[str, typer.Option("--profile", help="A profile of the engine.")] = "ttfa",
-    streams: Annotated[
-        str, typer.Option("--streams", help="Streams in progress, for example 1,64,256.")
-    ] = "1,8,64,256",
+    streams: StreamsOption = "1,8,64,256",
     turns: Annotated[int, typer.Option("--turns", help="Turns to time at each.")] = 5000,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option("--checkpoint", help="Also time the steps of this checkpoint."),
-    ] = None,
-    shape: Annotated[
-        str | None,
-        typer.Option("--random", help="Also time a random checkpoint of this shape (tiny)."),
-    ] = None,
-    device: Annotated[
-        str, typer.Option("--device", help="Where the steps run: cpu, cuda or cuda:N.")
-    ] = "cpu",
-    dtype: Annotated[
-        str | None,
-        typer.Option("--dtype", help="float32 or bfloat16 (default: bfloat16 on cuda)."),
-    ] = None,
+    checkpoint: CheckpointOption = None,
+    shape: RandomOption = None,
+    device: DeviceOption = "cpu",
+    dtype: DtypeOption = None,
     max_rows: Annotated[
         int, typer.Option("--max-rows", help="Leave shapes of more rows out.")
     ] = 32,
-    costs_out: Annotated[
-        Path | None,
-        typer.Option(
-            "--costs-out",
-            help="Write what was measured as a cost table for `simulate --cost` (a new file).",
-        ),
-    ] = None,
-    compare_official: Annotated[
-        bool,
-        typer.Option(
-            "--compare-official",
-            help="Also race the official package (tiny random checkpoint unless one is named).",
-        ),
-    ] = False,
+    costs_out: CostsOutOption = None,
+    compare_official: CompareOption = False,
     official_python: Annotated[
         Path,
         typer.Option("--official-python", help="Interpreter that has the official package."),
