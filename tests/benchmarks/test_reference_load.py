@@ -108,10 +108,14 @@ class Crowd:
         return list(await asyncio.gather(*tasks))
 
 
-def _run(folder: Path, script: Callable[[Crowd, ServerProcess], Coroutine[Any, Any, None]]) -> None:
+def _run(
+    folder: Path,
+    script: Callable[[Crowd, ServerProcess], Coroutine[Any, Any, None]],
+    *settings: str,
+) -> None:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     assert limit >= 512
-    arguments = ["--random=tiny", "--profile=cpu", "--set=leading_silence=keep"]
+    arguments = ["--random=tiny", "--profile=cpu", "--set=leading_silence=keep", *settings]
     with server_process(arguments, folder=folder, ready_s=120) as server:
 
         async def main() -> None:
@@ -204,4 +208,6 @@ def test_overload_refuses_fast_keeps_who_plays_and_recovers(tmp_path: Path):
         assert [] == dry
         assert new_s <= 1.2 * old_s
 
-    _run(tmp_path, script)
+    # Slots bound who plays at a time. As many as this machine plays in real time with a margin for
+    # whatever else it does; more of them would serve more requests and starve each.
+    _run(tmp_path, script, "--set=slots=3")
