@@ -252,6 +252,17 @@ def test_the_slower_mode_is_a_regression_against_the_baseline(ci: Ci, run: str, 
     )
 
 
+def test_capacity_is_read_off_the_finished_run_without_new_load(ci: Ci):
+    """Nothing is heard within a millisecond, so the one rate of the run is too high."""
+    (ci.folder / "slo.yaml").write_text("schema: 1\naudible_ttfa_p95_ms: 1\n")
+    before = sorted(path.name for path in ci.folder.iterdir())
+    answer = ci.ask("capacity", NOW, "--slo", "slo.yaml")
+
+    assert answer.out.startswith("earwitness-piper: capacity below 2 requests/s"), answer.err
+    assert "p95 audible TTFA ≤ 1 ms" in answer.out
+    assert before == sorted(path.name for path in ci.folder.iterdir())
+
+
 def test_an_interrupted_run_cannot_pass(ci: Ci):
     """Its point was cut short and is invalid, whatever its figures are."""
     answer = ci.gate("cut", "metric: failure_rate, max: 1, evidence: value")
