@@ -66,7 +66,8 @@ SomePositive = Annotated[
     tuple[Positive, ...], AfterValidator(_not_empty), AfterValidator(_without_repeats)
 ]
 SomeSeeds = Annotated[
-    tuple[Annotated[int, Field(ge=0)], ...],
+    # Seeds are stored as 64-bit numbers.
+    tuple[Annotated[int, Field(ge=0, lt=2**63)], ...],
     AfterValidator(_not_empty),
     AfterValidator(_without_repeats),
 ]

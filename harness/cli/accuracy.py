@@ -6,6 +6,8 @@ from pathlib import Path
 
 import typer
 
+from harness.cli.option_checks import finite
+
 __all__ = ["register"]
 
 
@@ -18,11 +20,15 @@ def accuracy(
     streams: str = typer.Option(
         "10,100,500", metavar="N,...", help="Replies in flight, on average, of each point."
     ),
-    seconds: float = typer.Option(10.0, min=1.0, help="Length of each point's measurement."),
+    seconds: float = typer.Option(
+        10.0, min=1.0, callback=finite, help="Length of each point's measurement."
+    ),
     transports: str = typer.Option(
         "all", metavar="NAME,...", help="http, https, ... or all of them."
     ),
-    seed: int = typer.Option(1, min=0, help="Of arrivals and of the order of scripts."),
+    seed: int = typer.Option(
+        1, min=0, max=2**63 - 1, help="Of arrivals and of the order of scripts."
+    ),
     tries: int = typer.Option(
         3, min=1, help="How often a point is tried that the host has spoiled."
     ),

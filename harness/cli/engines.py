@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from harness.cli.option_checks import finite
+
 if TYPE_CHECKING:
     from harness.cli.contract_check import ContractReport
 
@@ -65,7 +67,10 @@ def _check(
     streams_text: Annotated[
         bool, typer.Option("--stream-text", help="Send the text word by word, 10 ms apart.")
     ] = False,
-    timeout_s: Annotated[float, typer.Option("--timeout", help="Seconds for the reply.")] = 60.0,
+    timeout_s: Annotated[
+        float,
+        typer.Option("--timeout", help="Seconds for the reply.", min=0.001, callback=finite),
+    ] = 60.0,
     key_hosts: Annotated[
         list[str] | None, typer.Option("--send-key-to", help="A further host for the key.")
     ] = None,

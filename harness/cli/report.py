@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from harness.cli.option_checks import finite
+
 __all__ = ["register"]
 
 FoldersArgument = Annotated[
@@ -40,7 +42,9 @@ PriceOption = Annotated[
     typer.Option(help="Of the machine under load; gives a cost.", show_default=False),
 ]
 NoAudioOption = Annotated[bool, typer.Option("--no-audio", help="Put no clips into the page.")]
-AudioOption = Annotated[float, typer.Option(help="Size budget of the clips in the page.")]
+AudioOption = Annotated[
+    float, typer.Option(help="Size budget of the clips in the page.", min=0, callback=finite)
+]
 WerOption = Annotated[
     bool, typer.Option("--wer", help="Hear clips with Whisper first, for a word error rate.")
 ]
@@ -51,7 +55,9 @@ TagsOption = Annotated[
 ]
 WerRateOption = Annotated[
     float | None,
-    typer.Option(help="With --wer: only points up to this rate.", show_default=False),
+    typer.Option(
+        help="With --wer: only points up to this rate.", show_default=False, callback=finite
+    ),
 ]
 WeightsOption = Annotated[
     Path | None, typer.Option(help="With --wer: a file of Whisper weights.", show_default=False)

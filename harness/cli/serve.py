@@ -89,7 +89,9 @@ def serve_piper(
         PiperMode.STREAM, help="stream: chunks inside the sentence; sentence: one chunk each."
     ),
     host: str = typer.Option("127.0.0.1", help="Address to listen on."),
-    port: int = typer.Option(8123, help="Port to listen on; 0 lets the system choose."),
+    port: int = typer.Option(
+        8123, min=0, max=65_535, help="Port to listen on; 0 lets the system choose."
+    ),
     workers: int = typer.Option(1, help="Inference threads."),
     policy: PiperPolicy = typer.Option(
         PiperPolicy.DEADLINE,
@@ -129,7 +131,9 @@ def serve_piper(
 @serve_app.command("truth")
 def serve_truth(
     host: str = typer.Option("127.0.0.1", help="Address to listen on."),
-    port: int = typer.Option(8125, help="Port to listen on; 0 lets the system choose."),
+    port: int = typer.Option(
+        8125, min=0, max=65_535, help="Port to listen on; 0 lets the system choose."
+    ),
     scripts: str | None = typer.Option(
         None, metavar="FILE", help="YAML file of scripts; default: those of `earwitness accuracy`."
     ),

@@ -58,7 +58,7 @@ def _serve(options: argparse.Namespace) -> None:
     if options.cpu is not None:
         _stay_on(options.cpu)
     log = TruthLog()
-    listener = socket.create_server((options.host, options.port), backlog=_BACKLOG)
+    listener = _listener(options.host, options.port)
     server = TruthServer(
         listener, scripts, log=log, context=context, accept_delay_ms=options.accept_delay_ms
     )
@@ -76,6 +76,13 @@ def _serve(options: argparse.Namespace) -> None:
     server.run(stop_fds)
     if options.log is not None:
         log.write(options.log)
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), backlog=_BACKLOG)
+    except (TypeError, UnicodeError, OverflowError) as fault:
+        raise ScenarioError(f"--host {host!r} --port {port}: {fault}") from None
 
 
 def _context(options: argparse.Namespace) -> ssl.SSLContext | None:

@@ -26,12 +26,27 @@ def _leaves(node: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
         yield path
 
 
-def _arguments(path: tuple[str, ...], value: str = "x") -> list[str]:
-    """The same value for each argument of a command."""
+def _params(path: tuple[str, ...]) -> list[Any]:
     node: Any = typer.main.get_command(command.app)
     for word in path:
         node = node.commands[word]
-    return [value for p in node.params if p.param_type_name == "argument"]
+    return list(node.params)
+
+
+def _arguments(path: tuple[str, ...], value: str = "x") -> list[str]:
+    """The same value for each argument of a command."""
+    return [value for p in _params(path) if p.param_type_name == "argument"]
+
+
+def _numbers(path: tuple[str, ...]) -> list[str]:
+    """Options of a command whose default is a number."""
+    return [
+        p.opts[0]
+        for p in _params(path)
+        if p.param_type_name == "option"
+        and isinstance(p.default, int | float)
+        and not isinstance(p.default, bool)
+    ]
 
 
 COMMANDS = sorted(_leaves(typer.main.get_command(command.app)))
@@ -76,6 +91,47 @@ def test_an_argument_that_is_not_there_is_one_line(
     assert place in err.replace("\n", "")
     assert "Traceback" not in err
     assert ["file"] == [each.name for each in tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize(
+    ("path", "option"),
+    [(path, option) for path in COMMANDS for option in _numbers(path)],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_a_word_in_place_of_a_number_is_exit_2(path: tuple[str, ...], option: str, mistaken):
+    """The option is named; nothing is started."""
+    code, err = mistaken(*path, *_arguments(path), option, "many")
+
+    assert 2 == code
+    assert option in err
+    assert "Traceback" not in err
+
+
+def _garbage(tmp_path: Path, kind: str) -> Path:
+    """Something that exists and is not what any command wants."""
+    place = tmp_path / "place"
+    if kind == "file":
+        place.write_bytes(b"\xff\xfe\x00: [\n\x00" * 20)
+    else:
+        place.mkdir()
+        (place / "run.json").write_text({"folder": "{}", "newer": '{"schema_version": 99}'}[kind])
+    return place
+
+
+# These make a folder of this name, or ask whoever is named for an answer.
+_READ_NOTHING = {("checkpoint", "make"), ("view",)}
+READERS = [path for path in WITH_ARGUMENTS if path not in _READ_NOTHING]
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "newer"])
+@pytest.mark.parametrize("path", READERS, ids=" ".join)
+def test_garbage_is_refused_in_words(path: tuple[str, ...], kind: str, mistaken, tmp_path: Path):
+    """A binary file, a damaged run folder, one of a later version: an exit code of its kind."""
+    code, err = mistaken(*path, *_arguments(path, str(_garbage(tmp_path, kind))))
+
+    assert code in MISTAKES
+    assert "place" in err.replace("\n", "")
+    assert "Traceback" not in err
 
 
 def test_an_unknown_command_is_exit_2(mistaken):

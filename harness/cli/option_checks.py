@@ -1,0 +1,20 @@
+"""What an option's number must be beyond a range: ranges let "not a number" through."""
+
+from __future__ import annotations
+
+import math
+
+import typer
+
+__all__ = ["finite"]
+
+
+def finite(value: float | None) -> float | None:
+    """A number that counts something, or nothing at all.
+
+    Raises:
+        typer.BadParameter: `nan` or `inf`.
+    """
+    if value is not None and not math.isfinite(value):
+        raise typer.BadParameter(f"{value} is not a finite number.")
+    return value
