@@ -116,11 +116,10 @@ def measure_steps(
         clock=clock or MonotonicClock(),
         num_calls=num_calls,
     )
-    steps: dict[tuple[str, int, int], StepTime] = {}
+    steps: dict[Shape, StepTime] = {}
     waits = _Waits([], [], [])
     for each in stages or (profile.stages,):
-        found = desk.time_all(profile.model_copy(update={"stages": each}), max_rows, waits)
-        steps.update({(step.stage, step.rows, step.width): step for step in found})
+        desk.time_all(profile.model_copy(update={"stages": each}), max_rows, steps, waits)
     return StepBench(
         checkpoint=str(folder),
         device=desk.device_name,
@@ -170,19 +169,20 @@ class _Desk:
         is_cuda = self._model.device.type == "cuda"
         return str(torch.cuda.get_device_name(self._model.device)) if is_cuda else "cpu"
 
-    def time_all(self, profile: Profile, max_rows: int, waits: _Waits) -> list[StepTime]:
-        """Every stage of a profile; prefill last, since it leaves slots full."""
+    def time_all(
+        self, profile: Profile, max_rows: int, steps: dict[Shape, StepTime], waits: _Waits
+    ) -> None:
+        """Add every shape of a profile that is not known yet; prefill last, for it fills slots."""
         launches = count_launches(self._model, self._codec, profile)
         runner = self._runner(profile, max_rows)
-        shapes = [shape for shape in runner.catalogue.shapes if shape.rows <= max_rows]
-        shapes.sort(key=lambda shape: (shape.stage is Stage.PREFILL, shape))
-        steps = [self._time(runner, shape, launches[shape.stage]) for shape in shapes]
+        shapes = {shape for shape in runner.catalogue.shapes if shape.rows <= max_rows} - set(steps)
+        for shape in sorted(shapes, key=lambda shape: (shape.stage is Stage.PREFILL, shape)):
+            steps[shape] = self._time(runner, shape, launches[shape.stage])
         frame = Shape(runner.catalogue.frame_stages[0], profile.buckets.frame_rows[0])
         waits.flags_ns.extend(self._flag_waits(runner, frame))
         waits.samples_ns.extend(self._sample_waits(runner, profile))
         runner.close()
         waits.launch_us.append(self._launch_us(profile, frame, launches[frame.stage]))
-        return steps
 
     def _runner(self, profile: Profile, num_slots: int, *, is_plain: bool = False) -> ModelRunner:
         captured = frozenset[Stage]() if is_plain else captured_stages(profile.capture)

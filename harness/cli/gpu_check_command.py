@@ -239,7 +239,9 @@ class _Check:
         path = self._out / f"{name}.yaml"
         rates = [float(rate) for rate in _GPU_RATES.split(",")]
         if self._is_cpu:
-            rates = [max(0.1, round(share * self._capacity_rps(), 2)) for share in _CPU_SHARES]
+            # A machine too slow for one request a second is loaded as if it were not: three rates
+            # with hardly an arrival each would show nothing.
+            rates = [round(share * max(1.0, self._capacity_rps()), 2) for share in _CPU_SHARES]
         scenario = {
             "schema": 1,
             "name": f"{name}-random-weights",

@@ -125,6 +125,19 @@ def test_rates_on_a_cpu_follow_what_the_bench_saw(clock: FakeClock, tmp_path: Pa
     ]
 
 
+def test_a_slow_cpu_still_gets_three_rates(clock: FakeClock, tmp_path: Path):
+    """No bench, or a hundredth of a request a second: the rates of one request a second."""
+    check = _Check(_request(tmp_path), tmp_path, clock)
+    without = check._write_scenario("a").read_text()
+    steps = [
+        {"stage": stage, "rows": 1, "width": 1, "device_ms": 1000.0} for stage in ("frame", "codec")
+    ]
+    (tmp_path / "bench.json").write_text(json.dumps({"steps": steps}))
+
+    assert all(f"- {rate}\n" in without for rate in (0.2, 0.4, 0.7))
+    assert all(f"- {rate}\n" in check._write_scenario("b").read_text() for rate in (0.2, 0.4, 0.7))
+
+
 def test_a_gpu_is_loaded_at_the_rates_others_published(clock: FakeClock, tmp_path: Path):
     """1, 4, 10 and 20 a second, and beyond."""
     check = _Check(_request(tmp_path, device="cuda"), tmp_path, clock)
