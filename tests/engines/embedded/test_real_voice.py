@@ -192,7 +192,9 @@ def test_the_command_starts_the_server_which_is_ready_only_once_warm():
         process.send_signal(signal.SIGTERM)
         stderr = process.communicate(timeout=15)[1].decode()
 
-    assert ({503}, 200) == (set(codes[:-1]), codes[-1])
+    # A machine may be so busy that the voice is warm before we first ask.
+    assert codes[-1] == 200
+    assert set(codes[:-1]) <= {503}
     assert {"ready": True, "url": url, "mode": "stream"}.items() <= ready.items()
     assert replies[0] != replies[1]
     assert (0, True) == (process.returncode, "evaluation only" in stderr)
