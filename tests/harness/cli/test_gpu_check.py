@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli.gpu_check_command import GpuCheckRequest, PartResult, _Check, run_gpu_check
+from harness.cli.gpu_check_command import (
+    GpuCheckRequest,
+    PartResult,
+    _Check,
+    _Left,
+    run_gpu_check,
+)
 from harness.clock import FakeClock
 from harness.errors import HarnessError, ScenarioError
 
@@ -26,12 +32,12 @@ class Parts:
         self.ran: list[str] = []
 
     def __getattr__(self, name: str):
-        def part(check: _Check, *arguments: str) -> tuple[str, ...]:
+        def part(check: _Check, *arguments: str) -> _Left:
             self.ran.append("_".join((name, *arguments)))
             self.clock.advance_ns(round(self.seconds * SECOND))
             if name in self.failing:
                 raise HarnessError("exit code 1: it said so")
-            return (f"{name}.json",)
+            return _Left((f"{name}.json",))
 
         return part
 
@@ -170,3 +176,14 @@ def test_the_server_understands_its_command_line(clock: FakeClock, tmp_path: Pat
 
     assert (1, 4) == (launch.profile.assume_silent_frames, launch.profile.guards.min_frames)
     assert "cuda" == launch.device
+
+
+def test_a_process_may_end_with_a_code_that_is_named(clock: FakeClock, tmp_path: Path):
+    """A run with an invalid point is whole and kept; any other code fails the part."""
+    check = _Check(_request(tmp_path), tmp_path, clock)
+    program = ["-c", "import sys; print('seen'); sys.exit(3)"]
+
+    assert 3 == check._process(program, tolerated=3, save_as="out.txt")
+    assert "seen\n" == (tmp_path / "out.txt").read_text()
+    with pytest.raises(HarnessError, match="exit code 3: seen"):
+        check._process(program)
