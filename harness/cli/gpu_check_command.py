@@ -146,8 +146,8 @@ class _Check:
         """Run one part, or say why not."""
         start_ns = self._clock.now_ns()
         if self._left_s() < part.needs_s:
-            left = f"{self._left_s():.0f} s were left, {part.needs_s:.0f} s are needed"
-            return PartResult(part.name, "left out", 0.0, note=left)
+            why = f"{self._left_s():.0f} s were left, {part.needs_s:.0f} s are needed"
+            return PartResult(part.name, "left out", 0.0, note=why)
         try:
             left, status = part.run(), "done"
         except HarnessError as error:
