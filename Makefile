@@ -56,6 +56,7 @@ demo: $(VENV)/.demo-installed
 	$(BIN)/earwitness demo -o $(DEMO_DIR)
 
 test: $(VENV)/.dev-installed $(ORACLE)/.installed
+	.ci/chromium
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 check: $(VENV)/.dev-installed

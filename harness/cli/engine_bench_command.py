@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 __all__ = ["BenchRequest", "run_bench"]
 
+# Far beyond what any device serves; a turn over more would only exhaust memory.
+_MAX_STREAMS = 4096
+
 
 @dataclass(frozen=True, slots=True)
 class BenchRequest:
@@ -74,8 +77,10 @@ def _streams(text: str) -> list[int]:
         numbers = [int(word) for word in text.split(",")]
     except ValueError:
         raise ScenarioError(f"--streams: found {text!r}, expected numbers such as 1,64") from None
-    if min(numbers) < 1:
-        raise ScenarioError(f"--streams: found {text!r}, expected numbers of at least 1")
+    if not all(1 <= number <= _MAX_STREAMS for number in numbers):
+        raise ScenarioError(
+            f"--streams: found {text[:80]!r}, expected numbers between 1 and {_MAX_STREAMS}"
+        )
     return numbers
 
 
@@ -133,6 +138,11 @@ def _race(request: BenchRequest) -> SpeedComparison | None:
     """Codec frames a second of both, in one interleaved run; None where no race was asked for."""
     if request.official_python is None:
         return None
+    if not request.official_python.is_file():
+        raise ScenarioError(
+            f"--official-python: {request.official_python} is not a file; `make oracle` builds "
+            ".venv-oracle/bin/python"
+        )
     try:
         from reference_engine.checkpoint.make import make_checkpoint
         from reference_engine.official.speed import compare_official

@@ -111,13 +111,13 @@ def simulate(
 def engine_bench(
     profile: Annotated[str, typer.Option("--profile", help="A profile of the engine.")] = "ttfa",
     streams: StreamsOption = "1,8,64,256",
-    turns: Annotated[int, typer.Option("--turns", help="Turns to time at each.")] = 5000,
+    turns: Annotated[int, typer.Option("--turns", min=1, help="Turns to time at each.")] = 5000,
     checkpoint: CheckpointOption = None,
     shape: RandomOption = None,
     device: DeviceOption = "cpu",
     dtype: DtypeOption = None,
     max_rows: Annotated[
-        int, typer.Option("--max-rows", help="Leave shapes of more rows out.")
+        int, typer.Option("--max-rows", min=1, help="Leave shapes of more rows out.")
     ] = 32,
     costs_out: CostsOutOption = None,
     compare_official: CompareOption = False,
