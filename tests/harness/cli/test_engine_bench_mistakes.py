@@ -13,7 +13,7 @@ from harness.errors import ScenarioError
 @pytest.mark.parametrize("streams", ["0", "-1", "99999999999999", "1,64,99999"])
 def test_number_of_streams_has_bounds(streams: str):
     """No turn is timed over nothing, or over more than memory holds."""
-    with pytest.raises(ScenarioError, match="--streams: found .* expected numbers between 1 and"):
+    with pytest.raises(ScenarioError, match=r"--streams: found .* expected numbers between 1 and"):
         run_bench(BenchRequest(profile="ttfa", streams=streams, num_turns=1))
 
 
@@ -23,5 +23,5 @@ def test_interpreter_that_is_not_there_is_named(tmp_path: Path):
         profile="ttfa", streams="1", num_turns=1, official_python=tmp_path / "python"
     )
 
-    with pytest.raises(ScenarioError, match="--official-python: .* is not a file; `make oracle`"):
+    with pytest.raises(ScenarioError, match=r"--official-python: .* is not a file; `make oracle`"):
         run_bench(request)
