@@ -7,7 +7,17 @@ from collections.abc import Iterator
 import pytest
 
 from harness.truth.trial import Transport
+from harness.wire.stamping import StampAnchor, kernel_stamps_work
 from tests.builders.truth import TruthSite, case_scripts, short_scripts, truth_site
+
+
+@pytest.fixture(scope="session", autouse=True)
+def stamping() -> Iterator[None]:
+    """The kernel takes a moment to begin to stamp; no test is to be the first it stamps for."""
+    anchor = StampAnchor()
+    kernel_stamps_work()
+    yield
+    anchor.close()
 
 
 @pytest.fixture(scope="session")
