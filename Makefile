@@ -57,7 +57,7 @@ demo: $(VENV)/.demo-installed
 
 test: $(VENV)/.dev-installed $(ORACLE)/.installed
 	.ci/chromium
-	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
 
 check: $(VENV)/.dev-installed
 	$(BIN)/ruff check .

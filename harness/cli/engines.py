@@ -87,10 +87,8 @@ def _check(
 
     Exit code 0: none, 1: some, 4: unreachable, not ready or another server.
     """
-    import json
-
     from engines import registry
-    from harness.cli import contract_check, engine_tables
+    from harness.cli import contract_check
 
     adapter = registry.create(
         engine,
@@ -101,14 +99,25 @@ def _check(
     )
     said = text or contract_check.DEFAULT_TEXT
     typer.echo(f"one request of {len(said)} characters to {adapter.base_url}", err=True)
-    report = contract_check.run_check(
-        adapter,
-        said,
-        voice=voice,
-        streams_text=streams_text,
-        timeout_s=timeout_s,
-        allow_commands=allow_commands,
+    _print_report(
+        contract_check.run_check(
+            adapter,
+            said,
+            voice=voice,
+            streams_text=streams_text,
+            timeout_s=timeout_s,
+            allow_commands=allow_commands,
+        ),
+        as_json=as_json,
     )
+
+
+def _print_report(report: ContractReport, *, as_json: bool) -> None:
+    """The findings on stdout; a mismatch ends the command with its exit code."""
+    import json
+
+    from harness.cli import engine_tables
+
     if as_json:
         typer.echo(json.dumps(_as_json(report), indent=2))
     else:
