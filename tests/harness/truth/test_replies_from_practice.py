@@ -86,5 +86,5 @@ def test_delivery_in_bursts_is_reported_as_later_and_bunched(site: TruthSite):
         assert is_at(heard.metrics["audible_ttfa"], heard, heard.truth.onset_played())
     assert bursts.metrics["audible_ttfa"] - steady.metrics["audible_ttfa"] > 150
     assert bursts.metrics["gap_median"] < 1 < steady.metrics["gap_median"]
-    assert bursts.metrics["coalesced_share"] > 0.9
+    assert bursts.metrics["coalesced_share"] > 0.5 > steady.metrics["coalesced_share"]
     assert 0 == bursts.metrics["num_underruns"]
