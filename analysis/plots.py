@@ -7,6 +7,7 @@ tell them apart.
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ __all__ = ["FIGURES", "Format", "write_figures"]
 Format = str
 _SIZE_INCHES = (7.2, 4.4)
 _DPI = 160
+# An interval so many times higher than the highest value is cut, or it would flatten the curves.
+_MAX_STRETCH = 2.0
 _LEGEND_LETTERS = 84  # that fit beside each other over the plot, keys included
 _STYLE: Any = {  # matplotlib types its keys one by one
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same picture on every machine
@@ -146,14 +149,17 @@ def _sign(model: ReportModel, figure: Figure, axes: Axes, metric: str) -> None:
 def _latency(model: ReportModel, axes: Axes) -> bool:
     """p50 and p95 of every engine in one plot."""
     missing: list[_Gap] = []
+    drawn: list[tuple[EngineView, Sequence[Point], str]] = []
     for engine in model.engines:
         for percent, dash in ((50, "--"), (95, "-")):
             found = curve(engine, read_percentile("audible_ttfa", percent))
             missing += [_Gap(rate_rps, engine.series) for rate_rps in found.missing]
-            points = dodged(found.points, engine, model.engines)
-            _draw(axes, engine, points, "", dash)
-    if not axes.has_data():
+            drawn.append((engine, dodged(found.points, engine, model.engines), dash))
+    if not any(points for _, points, _ in drawn):
         return False
+    ceiling = _ceiling([point for _, points, _ in drawn for point in points])
+    for engine, points, dash in drawn:
+        _draw(axes, engine, points, "", dash, ceiling=ceiling)
     # Engines and dashes apart: half the entries, and an engine that reached nothing has one, too.
     for engine in model.engines:
         colour, marker = _look(engine.series)
@@ -161,7 +167,7 @@ def _latency(model: ReportModel, axes: Axes) -> bool:
     for dash, name in (("--", "p50"), ("-", "p95")):
         axes.plot([], [], dash, color="#565d68", linewidth=1.8, label=name)
     axes.set_ylabel("audible TTFA (ms)")
-    axes.set_ylim(0, axes.get_ylim()[1] * 1.06)
+    axes.set_ylim(0, ceiling * 1.06)
     _finish(model, axes, "Audible TTFA against offered rate", missing)
     return True
 
@@ -213,8 +219,27 @@ class _Gap:
     series: int
 
 
-def _draw(axes: Axes, engine: EngineView, points: Sequence[Point], label: str, dash: str) -> None:
-    """A line with 95 % intervals; an interval without an upper end is an arrow."""
+def _ceiling(points: Sequence[Point]) -> float:
+    """Top of the axis: every value, and every interval that does not dwarf the values."""
+    highest = max(point.y for point in points)
+    ends = [point.hi for point in points if point.hi is not None]
+    return max([highest * 1.15, *(end for end in ends if end <= _MAX_STRETCH * highest)])
+
+
+def _draw(
+    axes: Axes,
+    engine: EngineView,
+    points: Sequence[Point],
+    label: str,
+    dash: str,
+    *,
+    ceiling: float = math.inf,
+) -> None:
+    """A line with 95 % intervals.
+
+    An interval without an upper end is an arrow; one that ends above `ceiling` is cut there, and
+    the number stands beside it.
+    """
     if not points:
         return
     colour, marker = _look(engine.series)
@@ -224,7 +249,13 @@ def _draw(axes: Axes, engine: EngineView, points: Sequence[Point], label: str, d
         if point.lo is None:
             continue
         top = point.hi if point.hi is not None else point.y
-        axes.vlines(point.x, point.lo, top, color=colour, linewidth=1.1, alpha=0.8)
+        axes.vlines(point.x, point.lo, min(top, ceiling), color=colour, linewidth=1.1, alpha=0.8)
+        if top > ceiling:
+            axes.annotate(
+                f"to {top:.0f} ", (point.x, ceiling), ha="right", va="top", fontsize=7.5,
+                color=colour,
+            )  # fmt: skip
+            axes.plot([point.x], [ceiling], marker="^", markersize=5, color=colour)
         if point.is_open:
             axes.annotate(
                 "", (point.x, 1.0), (point.x, point.y), xycoords=("data", "axes fraction"),

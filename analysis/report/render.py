@@ -13,7 +13,6 @@ from analysis.compare import Comparison, Contender, compare
 from analysis.derive import derive_run
 from analysis.errors import AnalysisError, NotComparableError, RunDataError
 from analysis.evidence import RunEvidence, load_evidence
-from analysis.plots import write_figures
 from analysis.report.build import build_model
 from analysis.report.clips import ClipSet, choose_clips, collect_clips
 from analysis.report.csv_tables import render_csv
@@ -155,10 +154,14 @@ def _csv(report: Report) -> list[Path]:
 
 
 def _png(report: Report) -> list[Path]:
+    from analysis.plots import write_figures  # it draws this package's model, so imports it
+
     return write_figures(report.model, report.folder / FIGURES_FOLDER, formats=("png",))
 
 
 def _svg(report: Report) -> list[Path]:
+    from analysis.plots import write_figures  # as above
+
     return write_figures(report.model, report.folder / FIGURES_FOLDER, formats=("svg",))
 
 

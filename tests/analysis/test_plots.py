@@ -8,8 +8,9 @@ import re
 import pytest
 
 from analysis.errors import RunDataError
-from analysis.plots import write_figures
+from analysis.plots import _ceiling, write_figures
 from analysis.report import load_report
+from analysis.report.svg import Point
 from harness.records import RunKind
 from tests.builders.reports import SENTENCE, STREAM, heard_run, report_run
 
@@ -101,3 +102,15 @@ def test_folder_that_cannot_be_made_is_one_line(tmp_path):
 
     with pytest.raises(RunDataError, match="cannot be written"):
         write_figures(report.model, tmp_path / "figures", formats=("svg",))
+
+
+def test_one_wide_interval_does_not_flatten_the_curves():
+    """The axis ends near the values; an interval beyond twice the highest is cut at its top."""
+    points = [Point(1.0, 200.0, lo=150.0, hi=4650.0), Point(2.0, 400.0, lo=380.0, hi=500.0)]
+
+    assert _ceiling(points) == 500.0
+
+
+def test_intervals_of_ordinary_width_are_drawn_whole():
+    """Up to twice the highest value the axis makes room."""
+    assert _ceiling([Point(1.0, 400.0, lo=300.0, hi=790.0)]) == 790.0
