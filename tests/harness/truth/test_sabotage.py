@@ -235,7 +235,7 @@ def test_wall_clock_that_is_set_is_named_and_moves_no_stamp(
     claims_hold(judged)
     assert by_ms == pytest.approx(judged.reasons["wall_clock_step_ms"]["value"], abs=1)
     if host_trouble(judged.point.selfcheck) is None:
-        assert judged.accuracy.stamps.num_exact > 0.9 * judged.accuracy.stamps.num_chunks
+        assert judged.accuracy.stamps.num_exact > 0.5 * judged.accuracy.stamps.num_chunks
 
 
 def test_too_few_descriptors_are_the_clients_error(site: TruthSite, tmp_path: Path):

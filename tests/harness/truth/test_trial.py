@@ -37,7 +37,7 @@ def test_what_is_reported_is_what_happened(over: TruthSite, tmp_path: Path):
 
     assert stamps.num_exact == stamps.num_inside > 0
     if host_trouble(judged.point.selfcheck) is None:
-        assert stamps.num_exact > 0.9 * stamps.num_chunks
+        assert stamps.num_exact > 0.5 * stamps.num_chunks
     assert (0, 0, 0) == (
         stamps.num_unaccounted, stamps.num_lost_boundaries, accuracy.timing.num_impossible_sends
     )  # fmt: skip
