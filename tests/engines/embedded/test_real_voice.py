@@ -181,6 +181,8 @@ def test_the_command_starts_the_server_which_is_ready_only_once_warm():
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        # Unbuffered: a line read ahead with another would be lost to `communicate`.
+        bufsize=0,
         env={**os.environ, "EARWITNESS_CACHE": str(CACHE_FOLDER)},
     )
     try:
