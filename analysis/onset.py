@@ -60,6 +60,17 @@ _CLIP_AT = 16.0
 _FIRST_LOOK_S = 1.0
 # With fewer samples the level of steady noise strays above the threshold by chance (8 kHz audio).
 _MIN_SHORT_TIME_SAMPLES = 24
+# A 100 Hz tone falls to a quarter of its power for the 2 ms around a zero crossing, so one that is
+# just audible elsewhere is taken for a whole.
+_DIP_SHARE = 0.4
+# The quietest of some windows is a little quieter than their noise; short ones stray above it.
+_CLEAR_OF_NOISE = 2.5
+_LOOK_BACK_WINDOWS = 10
+# The offset at the start of a clip: how quiet and how near its first moment must be (of the clip).
+_QUIET_SHARE = 0.01
+_NEAR_SHARE = 0.1
+
+FloatArray64 = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,19 +157,62 @@ def _first_run(is_active: NDArray[np.bool_], length: int) -> int | None:
 def _refine(
     x: NDArray[np.float64], start: int, window: int, sample_rate_hz: int, preset: OnsetPreset
 ) -> int:
-    """The first sample of the window at `start` whose short-time level passes the threshold.
+    """The first sample in the window at `start` that is loud, and so are its surroundings.
 
-    The short-time level of a sample is the mean square of the last `short_time_ms` up to and
-    including it. The offset to be removed is the median of the quiet before the window (at the
-    start of a clip: of its first second), since the window's own mean is pulled by the sound.
+    Loud: the mean square of the last `short_time_ms` up to and including it passes the threshold.
+    Its surroundings, `window_ms` around it, must pass as well: in a fade over noise the short-time
+    level strays above the threshold long before the level itself does. From there the onset moves
+    back over a dip in which neither falls to the noise, which is a wave near its zero crossing.
     """
     assert preset.short_time_ms is not None
+    threshold = preset.threshold_power
     short = max(_MIN_SHORT_TIME_SAMPLES, round(preset.short_time_ms * sample_rate_hz / 1000))
-    before = x[max(0, start - window) : start]
-    quiet = before if len(before) >= short else x[:sample_rate_hz]
-    begin = max(0, start - short + 1)
-    power = np.square(x[begin : start + window] - np.median(quiet))
-    sums = np.concatenate((np.zeros(short), np.cumsum(power)))
-    level = (sums[short:] - sums[:-short]) / short
-    passes = np.flatnonzero(level[start - begin :] >= preset.threshold_power)
-    return start + int(passes[0]) if len(passes) else start
+    begin = max(0, start - window)
+    power = np.square(x[begin : start + 2 * window] - _offset(x, start, window, short))
+    at = np.arange(start, min(start + window, len(x))) - begin
+    level = _mean_up_to(power, at + 1, short)
+    is_loud_around = _mean_up_to(power, at + window // 2, window) >= preset.threshold_power
+    onsets = np.flatnonzero((level >= threshold) & is_loud_around)
+    if not len(onsets):  # rises so slowly that only a whole window tells it from the noise
+        onsets = np.flatnonzero(level >= threshold)
+        return start + int(onsets[0]) if len(onsets) else start
+    first = int(onsets[0])
+    if start >= window:
+        noise = _noise_power(x[max(0, start - _LOOK_BACK_WINDOWS * window) : start], window)
+    else:
+        noise = _noise_power(x[: start + first], short)
+    enough = np.clip(_CLEAR_OF_NOISE * noise, _DIP_SHARE * threshold, threshold)
+    is_quiet = ~((level >= enough) & is_loud_around)
+    quiet_before = np.flatnonzero(is_quiet[:first])
+    return start + (int(quiet_before[-1]) + 1 if len(quiet_before) else 0)
+
+
+def _mean_up_to(power: NDArray[np.float64], ends: NDArray[np.int64], length: int) -> FloatArray64:
+    """Mean of the last `length` values before each of `ends`; nothing lies before the first."""
+    sums = np.concatenate(([0.0], np.cumsum(power)))
+    ends = np.minimum(ends, len(power))
+    means: FloatArray64 = (sums[ends] - sums[np.maximum(0, ends - length)]) / length
+    return means
+
+
+def _offset(x: NDArray[np.float64], start: int, window: int, short: int) -> float:
+    """The constant under the sound: the median of the quiet before the window at `start`.
+
+    A window's own mean is pulled by the sound. At the start of a clip there may be no quiet. Then
+    it is the median of a second, unless the clip's first moment is quiet and says nearly the same,
+    and so more exactly; a wave's crest is as steady as quiet, but lies elsewhere.
+    """
+    if start >= short:
+        return float(np.median(x[max(0, start - window) : start]))
+    median = float(np.median(x))
+    first = x[:short]
+    is_quiet = float(first.var()) < _QUIET_SHARE * float(x.var())
+    is_near = abs(float(first.mean()) - median) < _NEAR_SHARE * float(x.std())
+    return float(first.mean()) if is_quiet and is_near else median
+
+
+def _noise_power(quiet: NDArray[np.float64], length: int) -> float:
+    """Of the quietest stretch of that length; 0 where there is none."""
+    num = len(quiet) // length
+    stretches = quiet[len(quiet) - num * length :].reshape(num, length)
+    return float(stretches.var(axis=1).min()) if num else 0.0

@@ -6,6 +6,7 @@ nothing with the detector which it is there to check.
 
 from __future__ import annotations
 
+import math
 import wave
 from dataclasses import dataclass
 from enum import StrEnum
@@ -108,13 +109,14 @@ def render(sound: Sound) -> Clip:
 
 
 def _onset_sample(sound: Sound) -> int | None:
-    """A rise is audible once its level is; everything else at its first sample."""
+    """A rise is audible once its level is, the noise under it included; else the first sample."""
     if sound.voice is Voice.NONE:
         return None
     begin_ms = sound.lead_ms
     if sound.voice is Voice.RECORDING:
         return sound.num_samples(begin_ms + sound.onset_ms)
-    share = _amplitude(_AUDIBLE_DBFS) / _amplitude(sound.level_dbfs)
+    needed = _power(_AUDIBLE_DBFS) - (0 if sound.floor_dbfs is None else _power(sound.floor_dbfs))
+    share = math.sqrt(needed / _power(sound.level_dbfs))
     return sound.num_samples(begin_ms + sound.rise_ms * share)
 
 
@@ -139,6 +141,10 @@ def _voice(sound: Sound, num: int, random: np.random.Generator) -> NDArray[np.fl
 
 def _amplitude(level_dbfs: float) -> float:
     return float(10.0 ** (level_dbfs / 20.0))
+
+
+def _power(level_dbfs: float) -> float:
+    return float(10.0 ** (level_dbfs / 10.0))
 
 
 def _read(path: Path, sample_rate_hz: int) -> NDArray[np.float64]:

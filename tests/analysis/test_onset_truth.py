@@ -29,6 +29,7 @@ FAMILIES = {
     "abrupt noise": {"voice": "noise"},
     "5 ms rise": {"rise_ms": 5.0},
     "50 ms rise": {"rise_ms": 50.0},
+    "20 ms rise over noise": {"rise_ms": 20.0, "floor_dbfs": -55.0},
     "over noise": {"floor_dbfs": -50.5},
     "over an offset": {"dc": 0.3},
     "dithered": {"is_dithered": True},
@@ -72,6 +73,55 @@ def test_rate_and_pitch_do_not_matter(sample_rate_hz: int, frequency_hz: float):
     )
 
     assert abs(error_ms(made)) <= 2.0
+
+
+SLOW_FADES = [(50.0, -38.0), (100.0, -38.0), (200.0, -30.0), (100.0, -30.0)]
+
+
+@pytest.mark.parametrize(("rise_ms", "level_dbfs"), SLOW_FADES)
+@pytest.mark.parametrize("frequency_hz", [150.0, 440.0, 2_000.0])
+def test_slow_fade_is_found_where_it_becomes_audible(
+    frequency_hz: float, rise_ms: float, level_dbfs: float
+):
+    """At 0.2 dB/ms too."""
+    made = sound(
+        "abrupt tone", lead_ms=150.0, level_dbfs=level_dbfs, rise_ms=rise_ms,
+        frequency_hz=frequency_hz,
+    )  # fmt: skip
+
+    assert abs(error_ms(made)) <= 2.0
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(("voice", "limit_db"), [("tone", 1.0), ("noise", 1.5)])
+@pytest.mark.parametrize(("rise_ms", "level_dbfs"), SLOW_FADES)
+def test_slow_fade_over_noise_begins_where_its_level_is_the_threshold(
+    voice: str, limit_db: float, rise_ms: float, level_dbfs: float, seed: int
+):
+    """Noise 5.5 dB below the threshold leaves a level that unsure, and so a fade's moment."""
+    made = sound(
+        "abrupt tone", lead_ms=150.0, level_dbfs=level_dbfs, rise_ms=rise_ms, floor_dbfs=-50.5,
+        voice=voice, seed=seed,
+    )  # fmt: skip
+    clip = render(made)
+    found = find_onset(clip.samples.astype(np.float32) / 32_768, clip.sample_rate_hz)
+
+    assert found is not None
+    share = (found.media_ns / 1e6 - 150.0) / rise_ms
+    level = 10 ** (-50.5 / 10) + 10 ** (level_dbfs / 10) * max(0.0, share) ** 2
+    assert abs(10 * np.log10(level) + 45.0) <= limit_db
+
+
+@pytest.mark.parametrize("lead_ms", [0.5, 2.5, 5.0, 9.0])
+@pytest.mark.parametrize("family", ["abrupt tone", "abrupt noise", "over an offset", "5 ms rise"])
+@pytest.mark.parametrize("seed", range(3))
+def test_loud_sound_does_not_move_the_silence_just_before_it(
+    family: str, lead_ms: float, seed: int
+):
+    """A lead too short for a window of its own is still silence, whatever its offset."""
+    made = sound(family, lead_ms=lead_ms, level_dbfs=-6.0, seed=seed)
+
+    assert -2.0 <= error_ms(made) <= 2.0
 
 
 @pytest.mark.parametrize("seed", range(10))
