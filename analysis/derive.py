@@ -10,6 +10,7 @@ Schema history
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -126,7 +127,7 @@ def derive_run(
 
     Raises:
         RunFolderError: no readable run folder.
-        RunDataError: `derived/` cannot be written.
+        RunDataError: `derived/` cannot be written, or has to be made but the audio is elsewhere.
     """
     settings = settings or AnalysisSettings()
     run = open_run(folder)
@@ -135,10 +136,21 @@ def derive_run(
         cached = _read_cached(folder, stamp, settings)
         if cached is not None:
             return cached
+    _check_audio(run)
     tables = derive_records(run.iter_records(), context_of(run.record, settings), on_progress)
     if is_stored:
         _write(folder, tables, stamp)
     return DerivedRun(_frame(tables.requests), _frame(tables.chunks), settings)
+
+
+def _check_audio(run: StoredRun) -> None:
+    """A run may travel without its audio, as long as nothing in it has to be measured anew."""
+    recorded = run.requests["audio_file"].dropna()
+    if len(recorded) and not (run.folder / recorded.iloc[0]).parent.is_dir():
+        raise RunDataError(
+            f"{run.folder}: has to be measured anew, for other settings or by newer rules than its"
+            f" {DERIVED_DIR}/, but its recorded audio is not here; copy the run's whole folder"
+        )
 
 
 def load_derived(folder: Path, *, settings: AnalysisSettings | None = None) -> DerivedRun | None:
@@ -260,20 +272,27 @@ def _chunk_rows(view: RequestView) -> Iterator[dict[str, Any]]:
 
 def _stamp(run: StoredRun, settings: AnalysisSettings) -> bytes:
     """What the derived tables depend on, to be stored with them and compared."""
-    source = run.folder / "requests.parquet"
-    recorded = f"{source.stat().st_size}:{source.stat().st_mtime_ns}" if source.exists() else ""
     names = [metric.name for metric in request_metrics()]
     return json.dumps(
         {
             "schema_version": _SCHEMA_VERSION,
             "settings": settings.digest(),
-            "recorded": recorded,
+            "recorded": _recording_digest(run.folder),
             "metrics": names,
             # With another decoder, or one where there was none, replies are measured anew.
             "decoder": decoder_version(),
         },
         sort_keys=True,
     ).encode()
+
+
+def _recording_digest(folder: Path) -> str:
+    """Of what was recorded, not of when its files were written: a copy is the same run."""
+    digest = hashlib.sha256()
+    for name in ("requests.parquet", "chunks.parquet"):
+        path = folder / name
+        digest.update(path.read_bytes() if path.exists() else b"")
+    return digest.hexdigest()
 
 
 def _read_cached(folder: Path, stamp: bytes, settings: AnalysisSettings) -> DerivedRun | None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import math
 import random
+import shutil
 import struct
 
 import pyarrow.parquet as pq
 import pytest
 
 from analysis.derive import derive_run, load_derived
+from analysis.errors import RunDataError
 from analysis.onset import NARI_V1
 from analysis.playback import delay_ms
 from analysis.view import AnalysisSettings
@@ -54,6 +56,26 @@ def test_stored_tables_are_read_again_for_the_same_settings(tmp_path):
     payload.unlink()
 
     assert first.requests.equals(derive_run(folder).requests)
+
+
+def test_copy_of_a_run_without_its_audio_keeps_its_figures(tmp_path):
+    """What counts is what was recorded, not when its files were written."""
+    folder = run_folder(tmp_path, [spoken(0, [(20, tone(300))])])
+    first = derive_run(folder)
+    copy = tmp_path / "copy"
+    shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("audio"), copy_function=shutil.copy)
+
+    assert first.requests.equals(derive_run(copy).requests)
+
+
+def test_copy_without_audio_says_so_when_it_has_to_be_measured_anew(tmp_path):
+    """Other settings need the samples."""
+    folder = run_folder(tmp_path, [spoken(0, [(20, tone(300))])])
+    derive_run(folder)
+    shutil.rmtree(folder / "audio")
+
+    with pytest.raises(RunDataError, match="recorded audio is not here; copy the run's whole"):
+        derive_run(folder, settings=AnalysisSettings(onset=NARI_V1))
 
 
 def test_other_settings_are_derived_anew(tmp_path):
