@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -12,8 +10,6 @@ from engines.base import (
     Action,
     Audio,
     AudioFormat,
-    CancelDue,
-    Close,
     Closed,
     Done,
     EndOfBody,
@@ -25,95 +21,25 @@ from engines.base import (
     Message,
     RateSource,
     SampleFormat,
-    Send,
     StreamBytes,
-    TextAccepted,
-    TextDue,
     WebSocketTarget,
 )
 from engines.outcomes import TransportOutcome
-from harness.recorder import Recorder, RecorderSettings, RecorderTools
-from harness.records import Phase, RequestRecord
-from harness.settings import CancelFrom, CancelSettings, TimeoutSettings
-from harness.text_source import TextPacing, pace_text
+from harness.settings import TimeoutSettings
 from harness.wire.connection import WireFailure
-from tests.builders.wire import FakeConnection, FakeTime, FakeWire, PlainExchange, ms, stamp
+from tests.builders.recorder import RecorderRig, ScriptedExchange
+from tests.builders.wire import ms, stamp
 
-HTTP = HttpTarget("http://h/say")
 FORMAT = AudioFormat(SampleFormat.S16LE, 24_000, 1, RateSource.CONTRACT)
 TRUNCATED = WireFailure(TransportOutcome.TRUNCATED, "closed_in_body", "closed early", False)
 STALE = WireFailure(TransportOutcome.STALE_CONNECTION, "closed", "closed on reuse")
-
-
-class ScriptedExchange:
-    """Answers each event by a function."""
-
-    def __init__(
-        self,
-        react: Callable[[Event], list[Action]] = lambda _: [],
-        *,
-        start: list[Action] | None = None,
-        target: Any = HTTP,
-    ) -> None:
-        self.react = react
-        self.actions = [Send("text", ends_text=True)] if start is None else start
-        self.target = target
-        self.events: list[Event] = []
-
-    def start(self) -> list[Action]:
-        return self.actions
-
-    def feed(self, event: Event) -> list[Action]:
-        self.events.append(event)
-        return self.react(event)
-
-
-class Rig:
-    """A recorder on a fake connection, launched at 10 ms."""
-
-    def __init__(
-        self,
-        exchange: Any = None,
-        *,
-        is_warm: bool = True,
-        timeouts: TimeoutSettings | None = None,
-        **settings: Any,
-    ) -> None:
-        self.time = FakeTime()
-        self.time.advance(10)
-        self.connection = FakeConnection(self.time.clock, is_warm=is_warm)
-        self.exchange = exchange or PlainExchange("text", HTTP)
-        self.record = RequestRecord("r", "p", 0, 0, Phase.MEASURE, "x", "text", ms(10))
-        self.finished: list[Recorder] = []
-        self.recorder = Recorder(
-            self.record,
-            self.exchange,
-            tools=RecorderTools(self.time.clock, self.time.pacer, FakeWire(self.connection)),  # type: ignore[arg-type]
-            settings=RecorderSettings(timeouts=timeouts or TimeoutSettings(), **settings),
-            on_finished=self.finished.append,
-        )
-        self.recorder.launch()
-        self.time.pacer.run_due()
-
-    def reply(self, *pieces: tuple[float, bytes], end_ms: float | None = None) -> None:
-        self.connection.event(Headers(200, (("content-type", "audio/pcm"),)), pieces[0][0])
-        for at_ms, data in pieces:
-            self.connection.event(StreamBytes(data), at_ms)
-        if end_ms is not None:
-            self.connection.event(EndOfBody(), end_ms)
-
-    @property
-    def ending(self) -> tuple[str, str | None]:
-        assert 1 == len(self.finished), "not ended, or ended twice"
-        return self.record.transport_outcome.value, self.record.error_kind
-
 
 # -- stamps ---------------------------------------------------------------------------------------
 
 
 def test_whole_reply_is_ok_with_all_its_stamps():
     """On a warm connection dispatch is the send; chunks carry arrival, read and floor."""
-    rig = Rig()
+    rig = RecorderRig()
     rig.reply((20, b"abcd"), (30, b"ef"), end_ms=30)
     record = rig.record
 
@@ -132,7 +58,7 @@ def test_whole_reply_is_ok_with_all_its_stamps():
 
 def test_cold_connection_is_dispatched_before_it_connects():
     """Its phases are part of the latency."""
-    rig = Rig(is_warm=False)
+    rig = RecorderRig(is_warm=False)
     rig.time.advance(5)
     rig.connection.connected()
 
@@ -145,7 +71,7 @@ def test_cold_connection_is_dispatched_before_it_connects():
 
 def test_payload_is_kept_as_it_came():
     """The very buffers of the events: nothing is joined or copied on the receive path."""
-    rig, data = Rig(), b"some bytes"
+    rig, data = RecorderRig(), b"some bytes"
     rig.reply((20, data))
 
     assert rig.recorder.payload[0] is data
@@ -163,7 +89,7 @@ def test_format_and_facts_are_kept():
             case _:
                 return []
 
-    rig = Rig(ScriptedExchange(react))
+    rig = RecorderRig(ScriptedExchange(react))
     rig.connection.event(Headers(200, (("server-timing", "gpu;dur=3"),)), 20)
     rig.connection.event(EndOfBody(), 30)
 
@@ -173,7 +99,7 @@ def test_format_and_facts_are_kept():
 
 def test_chunks_a_millisecond_apart_are_counted_as_coalesced():
     """A proxy that holds audio back delivers it in bursts."""
-    rig = Rig()
+    rig = RecorderRig()
     rig.reply((20, b"ab"), (20.5, b"cd"), (40, b"ef"), end_ms=40)
 
     assert 1 == rig.recorder.num_short_gaps
@@ -181,7 +107,7 @@ def test_chunks_a_millisecond_apart_are_counted_as_coalesced():
 
 def test_message_bytes_are_counted_as_they_travel():
     """Text is counted in UTF-8."""
-    rig = Rig(ScriptedExchange(target=WebSocketTarget("ws://h/")))
+    rig = RecorderRig(ScriptedExchange(target=WebSocketTarget("ws://h/")))
     rig.connection.event(Message("é"), 20)
     rig.connection.event(Message(b"abc"), 21)
 
@@ -193,7 +119,9 @@ def test_message_bytes_are_counted_as_they_travel():
 
 def test_failure_of_the_exchange_is_the_outcome():
     """With its place, its line, and the connection dropped."""
-    rig = Rig(ScriptedExchange(lambda _: [Fail(TransportOutcome.SERVER_ERROR, "event 3", "oom")]))
+    rig = RecorderRig(
+        ScriptedExchange(lambda _: [Fail(TransportOutcome.SERVER_ERROR, "event 3", "oom")])
+    )
     rig.connection.event(Headers(200), 20)
 
     assert ("server_error", "event 3") == rig.ending
@@ -204,7 +132,7 @@ def test_failure_of_the_exchange_is_the_outcome():
 def test_broken_connection_is_told_to_the_exchange_first():
     """It may know more than the wire."""
     exchange = ScriptedExchange(lambda event: [Done()] if isinstance(event, Closed) else [])
-    rig = Rig(exchange)
+    rig = RecorderRig(exchange)
     rig.connection.end(TRUNCATED, 25, Closed(1000))
 
     assert ("ok", None) == rig.ending
@@ -213,7 +141,7 @@ def test_broken_connection_is_told_to_the_exchange_first():
 
 def test_broken_connection_of_which_the_exchange_says_nothing_is_the_wires():
     """Then the wire's word stands."""
-    rig = Rig(ScriptedExchange())
+    rig = RecorderRig(ScriptedExchange())
     rig.connection.end(TRUNCATED, 25)
 
     assert ("truncated", "closed_in_body") == rig.ending
@@ -222,7 +150,7 @@ def test_broken_connection_of_which_the_exchange_says_nothing_is_the_wires():
 
 def test_close_behind_the_last_bytes_takes_their_stamp_along():
     """Linux merges a close with the bytes before it: only the chunk before the last is sure."""
-    rig = Rig()
+    rig = RecorderRig()
     rig.reply((20, b"abcd"), (30, b"ef"))
     rig.connection.end(TRUNCATED, 40)
 
@@ -231,7 +159,7 @@ def test_close_behind_the_last_bytes_takes_their_stamp_along():
 
 def test_body_that_ends_by_closing_leaves_its_last_chunk_in_doubt():
     """The end has no stamp of the kernel, and so none that could be told from the bytes'."""
-    rig = Rig()
+    rig = RecorderRig()
     rig.reply((20, b"abcd"), (30, b"ef"))
     rig.recorder.on_event(EndOfBody(), stamp(40).merged())
 
@@ -241,7 +169,7 @@ def test_body_that_ends_by_closing_leaves_its_last_chunk_in_doubt():
 
 def test_two_chunks_of_one_event_leave_the_first_in_doubt():
     """One read, one event with two pieces of audio: only the second can own the stamp."""
-    rig = Rig(ScriptedExchange(lambda event: [Audio(b"ab"), Audio(b"cd")]))
+    rig = RecorderRig(ScriptedExchange(lambda event: [Audio(b"ab"), Audio(b"cd")]))
     rig.connection.event(StreamBytes(b"abcd"), 20)
 
     assert [False, True] == [chunk.is_exact for chunk in rig.record.chunks]
@@ -249,7 +177,7 @@ def test_two_chunks_of_one_event_leave_the_first_in_doubt():
 
 def test_two_chunks_of_one_segment_are_both_sure():
     """The socket knows that the whole read came in one segment."""
-    rig = Rig(ScriptedExchange(lambda event: [Audio(b"ab"), Audio(b"cd")]))
+    rig = RecorderRig(ScriptedExchange(lambda event: [Audio(b"ab"), Audio(b"cd")]))
     rig.recorder.on_event(StreamBytes(b"abcd"), replace(stamp(20), is_single=lambda: True))
 
     assert [True, True] == [chunk.is_exact for chunk in rig.record.chunks]
@@ -257,7 +185,7 @@ def test_two_chunks_of_one_segment_are_both_sure():
 
 def test_end_in_a_read_of_its_own_leaves_no_doubt():
     """The last bytes had been read before."""
-    rig = Rig()
+    rig = RecorderRig()
     rig.reply((20, b"abcd"), (30, b"ef"), end_ms=40)
 
     assert [True, True] == [chunk.is_exact for chunk in rig.record.chunks]
@@ -266,7 +194,7 @@ def test_end_in_a_read_of_its_own_leaves_no_doubt():
 def test_final_failure_is_not_discussed():
     """A stale connection has nothing to do with the protocol above."""
     exchange = ScriptedExchange(lambda _: [Done()])
-    rig = Rig(exchange)
+    rig = RecorderRig(exchange)
     rig.connection.end(STALE, 25)
 
     assert ("stale_connection", "closed") == rig.ending
@@ -283,7 +211,7 @@ def test_exception_of_our_own_is_a_client_error(is_in_start: bool):
     exchange = ScriptedExchange(react, start=[object()] if is_in_start else None)  # type: ignore[list-item]
     if is_in_start:
         exchange.start = lambda: react(EndOfBody())  # type: ignore[method-assign]
-    rig = Rig(exchange)
+    rig = RecorderRig(exchange)
     if not is_in_start:
         rig.connection.event(Headers(200), 20)
 
@@ -293,7 +221,7 @@ def test_exception_of_our_own_is_a_client_error(is_in_start: bool):
 
 def test_exchange_that_does_not_end_with_its_body_is_our_error():
     """A bug of an adapter must not look like a slow server."""
-    rig = Rig(ScriptedExchange())
+    rig = RecorderRig(ScriptedExchange())
     rig.connection.event(EndOfBody(), 20)
 
     assert ("client_error", "AssertionError") == rig.ending
@@ -308,7 +236,7 @@ def test_error_text_is_one_line_without_the_key():
     exchange = ScriptedExchange(
         lambda _: [Fail(TransportOutcome.HTTP_ERROR, "headers", said)], target=target
     )
-    rig = Rig(exchange)
+    rig = RecorderRig(exchange)
     rig.connection.event(Headers(401), 20)
 
     assert rig.record.error_text.startswith("bad key *** xxx")
@@ -317,7 +245,7 @@ def test_error_text_is_one_line_without_the_key():
 
 def test_nothing_after_the_end_changes_the_record():
     """Late bytes, late timers, a late close."""
-    rig = Rig(timeouts=TimeoutSettings(total_s=0.1))
+    rig = RecorderRig(timeouts=TimeoutSettings(total_s=0.1))
     rig.reply((20, b"abcd"), end_ms=30)
     rig.connection.event(StreamBytes(b"late"), 40)
     rig.connection.end(TRUNCATED, 50)
@@ -334,7 +262,7 @@ LIMITS = TimeoutSettings(connect_s=0.05, first_audio_s=0.1, total_s=0.2)
 
 def test_connect_limit():
     """Counted from dispatch."""
-    rig = Rig(is_warm=False, timeouts=LIMITS)
+    rig = RecorderRig(is_warm=False, timeouts=LIMITS)
     rig.time.advance(49)
     assert not rig.finished
     rig.time.advance(2)
@@ -345,7 +273,7 @@ def test_connect_limit():
 def test_connect_limit_does_not_outlive_the_connection():
     """Neither on a warm connection, which has met it, nor on a cold one that met it later."""
     limits = TimeoutSettings(connect_s=0.05, first_audio_s=5.0, total_s=5.0)
-    warm, cold = Rig(timeouts=limits), Rig(is_warm=False, timeouts=limits)
+    warm, cold = RecorderRig(timeouts=limits), RecorderRig(is_warm=False, timeouts=limits)
     cold.connection.connected()
     for rig in (warm, cold):
         rig.time.advance(200)
@@ -355,7 +283,7 @@ def test_connect_limit_does_not_outlive_the_connection():
 
 def test_first_audio_limit():
     """Headers are not audio."""
-    rig = Rig(timeouts=LIMITS)
+    rig = RecorderRig(timeouts=LIMITS)
     rig.connection.event(Headers(200), 20)
     rig.time.advance(101)
 
@@ -365,7 +293,7 @@ def test_first_audio_limit():
 
 def test_total_limit_keeps_what_was_heard():
     """Audio that came stays for diagnosis."""
-    rig = Rig(timeouts=LIMITS)
+    rig = RecorderRig(timeouts=LIMITS)
     rig.reply((20, b"abcd"))
     rig.time.advance(199)
     assert not rig.finished
@@ -378,7 +306,7 @@ def test_total_limit_keeps_what_was_heard():
 def test_silence_without_limits_never_ends_a_request():
     """No hidden timeout: a slow valid reply succeeds, and the wait is in the record."""
     none = TimeoutSettings(connect_s=None, first_audio_s=None, total_s=None)
-    rig = Rig(timeouts=none)
+    rig = RecorderRig(timeouts=none)
     rig.time.clock.advance_ns(ms(25_000))
     rig.time.pacer.run_due()
     rig.reply((25_010, b"abcd"), end_ms=25_020)
@@ -389,178 +317,7 @@ def test_silence_without_limits_never_ends_a_request():
 
 def test_end_of_drain_ends_it_from_outside():
     """As the dispatcher asks."""
-    rig = Rig()
+    rig = RecorderRig()
     rig.recorder.end(TransportOutcome.TIMEOUT, "drain_end", "still in flight")
 
     assert ("timeout", "drain_end") == rig.ending
-
-
-# -- cancelling -----------------------------------------------------------------------------------
-
-
-def test_cancel_by_hanging_up():
-    """Where the protocol has no word for it."""
-    rig = Rig(cancel=CancelSettings(1.0, after_s=0.02, counted_from=CancelFrom.DISPATCH))
-    rig.reply((20, b"abcd"))
-    rig.time.advance(21)
-
-    assert ("cancelled", "hung_up") == rig.ending
-    assert ms(30) == rig.record.cancel_ns
-    assert rig.connection.is_aborted
-
-
-def test_cancel_counts_from_the_first_audio():
-    """A listener interrupts what he hears."""
-    rig = Rig(cancel=CancelSettings(1.0, after_s=0.02))
-    rig.time.advance(60)
-    rig.reply((70, b"abcd"))
-    rig.time.advance(19)
-    assert not rig.finished
-    rig.time.advance(2)
-
-    assert ("cancelled", "hung_up") == rig.ending
-
-
-def test_cancel_after_an_amount_of_audio():
-    """Counted as received."""
-    rig = Rig(cancel=CancelSettings(1.0, after_audio_bytes=6))
-    rig.reply((20, b"abcd"))
-    rig.time.advance(15)
-    assert not rig.finished
-    rig.connection.event(StreamBytes(b"efgh"), 25)
-    rig.time.advance(1)
-
-    assert ("cancelled", "hung_up") == rig.ending
-    assert 8 == rig.record.audio_bytes
-
-
-def test_cancel_in_the_protocols_own_words_waits_for_the_answer():
-    """The exchange says when it is over."""
-
-    def react(event: Event) -> list[Action]:
-        match event:
-            case CancelDue():
-                return [Send("stop")]
-            case Message(data="stopped"):
-                return [Fail(TransportOutcome.CANCELLED, "event 2", "stopped as asked")]
-            case _:
-                return []
-
-    rig = Rig(
-        ScriptedExchange(react, target=WebSocketTarget("ws://h/")),
-        cancel=CancelSettings(1.0, after_s=0.01, counted_from=CancelFrom.DISPATCH),
-    )
-    rig.time.advance(11)
-    assert not rig.finished
-    assert "stop" == rig.connection.sent[-1].data
-    rig.connection.event(Message("stopped"), 40)
-
-    assert ("cancelled", "event 2") == rig.ending
-
-
-def test_exchange_that_gives_up_when_told_to_cancel_hung_up():
-    """Nothing is read after it, so nothing can be said of what the server went on to send."""
-    rig = Rig(
-        ScriptedExchange(
-            lambda event: (
-                [Close(), Fail(TransportOutcome.CANCELLED, "body", "cancelled")]
-                if isinstance(event, CancelDue)
-                else []
-            )
-        ),
-        cancel=CancelSettings(1.0, after_s=0.01, counted_from=CancelFrom.DISPATCH),
-    )
-    rig.time.advance(11)
-
-    assert ("cancelled", "hung_up") == rig.ending
-
-
-def test_closing_words_do_not_hide_the_verdict_beside_them():
-    """An exchange that closes and says how it ended is heard to the end."""
-    rig = Rig(
-        ScriptedExchange(lambda _: [Close(), Fail(TransportOutcome.CANCELLED, "body", "cancelled")])
-    )
-    rig.connection.event(Headers(200), 20)
-
-    assert ("cancelled", "body") == rig.ending
-
-
-def test_cancel_before_the_connection_is_there():
-    """Nobody to tell: hang up."""
-    rig = Rig(
-        is_warm=False,
-        cancel=CancelSettings(1.0, after_s=0.01, counted_from=CancelFrom.DISPATCH),
-    )
-    rig.time.advance(11)
-
-    assert ("cancelled", "hung_up") == rig.ending
-
-
-# -- incremental text -----------------------------------------------------------------------------
-
-
-class Gated:
-    """Sends each piece once the one before was acknowledged, as some servers demand."""
-
-    def __init__(self) -> None:
-        self.target = WebSocketTarget("ws://h/")
-        self.queue: list[TextDue] = []
-        self.is_waiting = False
-
-    def start(self) -> list[Action]:
-        return [Send("hello")]
-
-    def feed(self, event: Event) -> list[Action]:
-        match event:
-            case TextDue():
-                self.queue.append(event)
-                return self._next()
-            case Message(data=data) if str(data).startswith("ack"):
-                self.is_waiting = False
-                return [TextAccepted(int(str(data)[3:])), *self._next()]
-            case _:
-                return []
-
-    def _next(self) -> list[Action]:
-        if self.is_waiting or not self.queue:
-            return []
-        piece = self.queue.pop(0)
-        self.is_waiting = True
-        return [Send(piece.text, text_seq=piece.seq, ends_text=piece.is_last)]
-
-
-def test_text_is_due_by_the_clock_and_gated_by_the_exchange():
-    """A late acknowledgement delays what is sent, never when the next piece is due."""
-    rig = Rig(Gated(), pieces=pace_text("one two three", TextPacing(interval_s=0.01), seed=1))
-    rig.time.advance(25)
-    rig.connection.event(Message("ack0"), 35)
-    rig.time.advance(5)
-    rig.connection.event(Message("ack1"), 40)
-    rig.recorder.end(TransportOutcome.TIMEOUT, "total", "enough")
-
-    assert [(0, ms(10)), (1, ms(20)), (2, ms(30))] == [
-        (event.seq, event.planned_ns) for event in rig.record.text_events
-    ]
-    assert [ms(10), ms(35), ms(40)] == [event.sent_ns for event in rig.record.text_events]
-    assert [ms(35), ms(40), None] == [event.ack_ns for event in rig.record.text_events]
-    assert (ms(10), ms(40)) == (rig.record.sent_ns, rig.record.last_text_ns)
-
-
-def test_text_that_falls_due_before_the_connection_waits_for_it():
-    """And keeps its planned times."""
-    rig = Rig(Gated(), is_warm=False, pieces=pace_text("one two", TextPacing(), seed=1))
-    rig.time.advance(15)
-    rig.connection.connected()
-    rig.connection.event(Message("ack0"), 26)
-    rig.recorder.end(TransportOutcome.TIMEOUT, "total", "enough")
-
-    assert [ms(10), ms(20)] == [event.planned_ns for event in rig.record.text_events]
-    assert [ms(25), ms(25)] == [event.sent_ns for event in rig.record.text_events]
-
-
-def test_greeting_is_not_text():
-    """`sent_ns` is the first text, not the first message."""
-    rig = Rig(Gated(), pieces=pace_text("one", TextPacing(first_delay_s=0.02), seed=1))
-    rig.time.advance(21)
-
-    assert (ms(10), ms(30)) == (rig.record.dispatched_ns, rig.record.sent_ns)
