@@ -37,7 +37,10 @@ def resolve_credentials(
     Raises:
         ContractError: a needed variable is not set, or a key would travel unencrypted.
     """
-    parts = urlsplit(base_url)
+    try:
+        parts = urlsplit(base_url)
+    except ValueError:
+        return Credentials()  # no address, no key; the adapter says what is wrong with it
     host = parts.hostname or ""
     if auth is None or host not in (*auth.hosts, *key_hosts):
         return Credentials()

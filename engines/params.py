@@ -34,8 +34,8 @@ def check_base_url(url: str, *, engine: str, schemes: Sequence[str] = ("http", "
         ContractError: not an absolute URL of these schemes, or one with a user, a query or a
             fragment.
     """
-    parts = urlsplit(url)
     try:
+        parts = urlsplit(url)
         has_place = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
     except ValueError:
         has_place = False

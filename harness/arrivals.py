@@ -124,5 +124,7 @@ def _trace_time(word: str, earlier: Sequence[float], where: str) -> float:
 
 
 def _before(times_s: NDArray[np.float64], until_ns: int) -> NDArray[np.int64]:
-    times_ns = np.rint(times_s * _NS_PER_S).astype(np.int64)
+    # Cut in seconds first: what lies centuries off does not fit into nanoseconds.
+    near_s = times_s[times_s <= until_ns / _NS_PER_S]
+    times_ns = np.rint(near_s * _NS_PER_S).astype(np.int64)
     return times_ns[times_ns < until_ns]

@@ -62,6 +62,10 @@ Finite = Annotated[float, AfterValidator(_finite)]
 Positive = Annotated[Finite, Field(gt=0)]
 NotNegative = Annotated[Finite, Field(ge=0)]
 Share = Annotated[Finite, Field(ge=0, le=1)]
+# Longer than any run, and far below where nanoseconds leave 64 bits.
+_MAX_SECONDS = 1e8
+Seconds = Annotated[NotNegative, Field(le=_MAX_SECONDS)]
+SomeSeconds = Annotated[Positive, Field(le=_MAX_SECONDS)]
 SomePositive = Annotated[
     tuple[Positive, ...], AfterValidator(_not_empty), AfterValidator(_without_repeats)
 ]
@@ -132,9 +136,9 @@ class Arrivals(Section):
 class Phases(Section):
     """Seconds of warm-up (stored, excluded), measurement, and waiting for the last replies."""
 
-    warmup_s: NotNegative = 5.0
-    measure_s: Positive = 60.0
-    drain_s: NotNegative = 30.0
+    warmup_s: Seconds = 5.0
+    measure_s: SomeSeconds = 60.0
+    drain_s: Seconds = 30.0
 
 
 class Prompts(Section):
@@ -153,9 +157,9 @@ class TextPacing(Section):
     """
 
     mode: TextMode = TextMode.WHOLE
-    rate_per_s: Positive | None = None
+    rate_per_s: Annotated[Positive, Field(ge=0.001)] | None = None
     jitter: Share = 0.0
-    first_ms: NotNegative = 0.0
+    first_ms: Annotated[NotNegative, Field(le=_MAX_SECONDS * 1000)] = 0.0
 
     @model_validator(mode="after")
     def _pieces_have_a_rate(self) -> TextPacing:
@@ -173,7 +177,7 @@ class Cancel(Section):
     """
 
     share: Share
-    after_s: NotNegative | None = None
+    after_s: Seconds | None = None
     counted_from: CancelFrom = CancelFrom.FIRST_AUDIO
     after_audio_bytes: Annotated[int, Field(gt=0)] | None = None
 
@@ -204,11 +208,11 @@ class Timeouts(Section):
     `dead_peer_s` is how long a peer may leave probes unanswered (TCP keep-alive, ping).
     """
 
-    ready_s: Positive = 30.0
-    connect_s: Positive | None = 10.0
-    first_audio_s: Positive | None = 30.0
-    total_s: Positive | None = 120.0
-    dead_peer_s: Positive | None = 30.0
+    ready_s: SomeSeconds = 30.0
+    connect_s: SomeSeconds | None = 10.0
+    first_audio_s: SomeSeconds | None = 30.0
+    total_s: SomeSeconds | None = 120.0
+    dead_peer_s: SomeSeconds | None = 30.0
 
 
 class Retries(Section):
@@ -219,8 +223,8 @@ class Retries(Section):
     """
 
     max: Annotated[int, Field(ge=0, le=10)] = 0
-    backoff_s: NotNegative = 1.0
-    max_wait_s: Positive = 30.0
+    backoff_s: Seconds = 1.0
+    max_wait_s: SomeSeconds = 30.0
 
 
 class Limits(Section):
@@ -257,7 +261,7 @@ class Connections(Section):
 
     mode: ConnectionMode = ConnectionMode.WARM
     pool: Annotated[int, Field(gt=0)] | None = None
-    lifetime_s: Positive | None = None
+    lifetime_s: SomeSeconds | None = None
     tls: Tls = Tls()
 
 

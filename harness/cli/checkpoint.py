@@ -28,11 +28,13 @@ def register(app: typer.Typer) -> None:
 def make(
     folder: Path = typer.Argument(..., help="New folder to write."),
     shape: str = typer.Option("tiny", "--shape", help="tiny, tiny-0.6b, 0.6b or 1.7b."),
-    seed: int = typer.Option(0, "--seed", min=0, help="Of every random value."),
+    seed: int = typer.Option(0, "--seed", min=0, max=2**63 - 1, help="Of every random value."),
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """Write random weights in the official layout: they speak noise, and are labelled so."""
-    _require_torch()
+    from harness.cli.extras import require_reference
+
+    require_reference("checkpoint")
     from reference_engine.checkpoint.make import make_checkpoint
 
     made = make_checkpoint(folder, shape=shape, seed=seed)
@@ -66,24 +68,13 @@ def inspect(
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
 ) -> None:
     """Check a checkpoint against its own config, and count what is in it."""
-    _require_torch()
+    from harness.cli.extras import require_reference
+
+    require_reference("checkpoint")
     from reference_engine.checkpoint.inspect import inspect_checkpoint
 
     report = inspect_checkpoint(folder, check_values=values)
     typer.echo(json.dumps(_as_dict(report)) if as_json else _as_text(report))
-
-
-def _require_torch() -> None:
-    """Say in one line what to install where the reference engine's libraries are absent."""
-    from importlib.util import find_spec
-
-    from harness.errors import MissingExtraError
-
-    missing = [name for name in ("torch", "safetensors", "tokenizers") if find_spec(name) is None]
-    if missing:
-        raise MissingExtraError(
-            f"checkpoint: {', '.join(missing)} not installed; pip install 'earwitness[reference]'"
-        )
 
 
 def _as_dict(report: CheckpointReport) -> dict[str, object]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from harness.cli.extras import require_reference
 from harness.errors import MissingExtraError, ScenarioError
 from reference_engine.clock import MonotonicClock, thread_cpu_ns
 from reference_engine.config import Profile, Stages, load_profile
@@ -96,12 +97,9 @@ def _steps(request: BenchRequest, profile: Profile) -> StepBench | None:
         raise ScenarioError("--checkpoint and --random: name one of them")
     if request.dtype not in (None, "float32", "bfloat16"):
         raise ScenarioError(f"--dtype: found {request.dtype!r}, expected float32 or bfloat16")
-    try:
-        from reference_engine.checkpoint.make import make_checkpoint
-    except ModuleNotFoundError as missing:
-        raise MissingExtraError(
-            f"{missing.name} is not installed; pip install 'earwitness[reference]'"
-        ) from None
+    require_reference("engine-bench")
+    from reference_engine.checkpoint.make import make_checkpoint
+
     if request.checkpoint is not None:
         return _time_steps(request.checkpoint, request, profile)
     with tempfile.TemporaryDirectory() as made:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -21,10 +22,13 @@ import typer
 import yaml
 
 from harness.child import start_child
+from harness.cli.extras import require_reference
 from harness.clock import Clock
+from harness.config_errors import hint
 from harness.errors import HarnessError, ScenarioError
+from harness.runner import check_folder
 
-__all__ = ["GpuCheckRequest", "PartResult", "run_gpu_check"]
+__all__ = ["GpuCheckRequest", "PartResult", "check_device", "run_gpu_check"]
 
 _RANDOM_WEIGHTS = (
     "random weights: the first silent codec frame is assumed, lengths follow from the text; what is"
@@ -84,14 +88,35 @@ class _Part:
     run: Callable[[], _Left]
 
 
+def check_device(request: GpuCheckRequest) -> None:
+    """Refuse what no part could run on, before the first of them.
+
+    Raises:
+        ScenarioError: no such device or shape.
+        MissingExtraError: the engine's libraries are not installed.
+        ReferenceEngineError: the device is not there.
+    """
+    require_reference("gpu-check")
+    from reference_engine.checkpoint.shapes import SHAPES
+    from reference_engine.graphs import make_driver
+
+    if re.fullmatch(r"cpu|cuda(:\d{1,3})?", request.device) is None:
+        raise ScenarioError(f"--device: {request.device!r} is not cpu, cuda or cuda:N")
+    if request.shape is not None and request.shape not in SHAPES:
+        raise ScenarioError(
+            f"--shape: {request.shape!r} is not one of {', '.join(SHAPES)}"
+            f"{hint(request.shape, SHAPES)}"
+        )
+    make_driver(request.device)
+
+
 def run_gpu_check(request: GpuCheckRequest, *, clock: Clock) -> tuple[PartResult, ...]:
     """Run every part for which there is time.
 
     Raises:
-        ScenarioError: the folder exists already, or the device has no such form.
+        RunFolderError: the folder exists already, or cannot be made.
     """
-    if request.out.exists():
-        raise ScenarioError(f"{request.out}: exists already; name a new folder (-o)")
+    check_folder(request.out)
     request.out.mkdir(parents=True)
     results: list[PartResult] = []
     # Gigabytes of noise that anybody can make again: not among the results.
@@ -269,7 +294,10 @@ class _Check:
         bench = self._out / "bench.json"
         if not bench.is_file():
             return 1.0
-        steps: list[dict[str, Any]] = json.loads(bench.read_text())["steps"]
+        try:
+            steps: list[dict[str, Any]] = json.loads(bench.read_text())["steps"]
+        except json.JSONDecodeError:  # the part failed; what it printed is kept all the same
+            return 1.0
         frame_ms = min(s["device_ms"] / s["rows"] for s in steps if s["stage"] == "frame")
         codec_ms = min(
             s["device_ms"] / (s["rows"] * s["width"]) for s in steps if s["stage"] == "codec"

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from harness.cli.option_checks import finite
+
 __all__ = ["register"]
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output on stdout.")]
@@ -121,21 +123,26 @@ EngineOption = Annotated[
 ]
 BaseUrlOption = Annotated[str | None, typer.Option(help="Where it is.", show_default=False)]
 StartRateOption = Annotated[
-    float | None, typer.Option(help="The first rate; else the scenario's lowest.")
+    float | None, typer.Option(help="The first rate; else the scenario's lowest.", callback=finite)
 ]
 AgreeOption = Annotated[int, typer.Option(help="Seeds that must agree to call a rate.", min=1)]
 RequestsOption = Annotated[int, typer.Option(help="Measure at least so many at every rate.", min=1)]
-BudgetOption = Annotated[float, typer.Option(help="Minutes after which no point is begun.")]
+BudgetOption = Annotated[
+    float, typer.Option(help="Minutes after which no point is begun.", min=0, callback=finite)
+]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", help="Any key of the scenario. Repeatable.", metavar="K=V"),
 ]
 HourPriceOption = Annotated[
-    float | None, typer.Option(help="Of one machine under load.", show_default=False)
+    float | None,
+    typer.Option(help="Of one machine under load.", show_default=False, callback=finite),
 ]
 ListPriceOption = Annotated[
     float | None,
-    typer.Option(help="Of a hosted engine, per million characters.", show_default=False),
+    typer.Option(
+        help="Of a hosted engine, per million characters.", show_default=False, callback=finite
+    ),
 ]
 
 
@@ -146,15 +153,21 @@ def capacity(
     engine: EngineOption = None,
     base_url: BaseUrlOption = None,
     start_rate: StartRateOption = None,
-    max_rate: Annotated[float, typer.Option(help="Never above this rate.")] = 100.0,
-    ratio: Annotated[float, typer.Option(help="How close the ends are brought.")] = 1.2,
+    max_rate: Annotated[
+        float, typer.Option(help="Never above this rate.", callback=finite)
+    ] = 100.0,
+    ratio: Annotated[
+        float, typer.Option(help="How close the ends are brought.", callback=finite)
+    ] = 1.2,
     agree: AgreeOption = 3,
     requests: RequestsOption = 40,
     budget: BudgetOption = 20.0,
     set_: SetOption = None,
     price_per_hour: HourPriceOption = None,
     list_price: ListPriceOption = None,
-    utilisation: Annotated[float, typer.Option(help="Share of the capacity in use.")] = 1.0,
+    utilisation: Annotated[
+        float, typer.Option(help="Share of the capacity in use.", callback=finite)
+    ] = 1.0,
     replicas: Annotated[int, typer.Option(help="Machines in use.")] = 1,
     spare: Annotated[int, typer.Option(help="Machines paid for and idle.")] = 0,
     json_: JsonOption = False,

@@ -32,14 +32,18 @@ ForceOption = Annotated[
 ]
 TargetOption = Annotated[
     float | None,
-    typer.Option(help="The rate that the answers at the top are for.", show_default=False),
+    typer.Option(
+        help="The rate that the answers at the top are for.", show_default=False, callback=finite
+    ),
 ]
 SloOption = Annotated[
     Path | None, typer.Option(help="A YAML file with the objective.", show_default=False)
 ]
 PriceOption = Annotated[
     float | None,
-    typer.Option(help="Of the machine under load; gives a cost.", show_default=False),
+    typer.Option(
+        help="Of the machine under load; gives a cost.", show_default=False, callback=finite
+    ),
 ]
 NoAudioOption = Annotated[bool, typer.Option("--no-audio", help="Put no clips into the page.")]
 AudioOption = Annotated[

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from harness.cli.option_checks import finite
+
 __all__ = ["register"]
 
 ScenarioArgument = Annotated[
@@ -27,7 +29,8 @@ RatesOption = Annotated[
 ]
 SeedsOption = Annotated[str | None, typer.Option("--seeds", help="Seeds, for example 1,2,3.")]
 DurationOption = Annotated[
-    float | None, typer.Option("--duration", help="Seconds of measurement at each point.")
+    float | None,
+    typer.Option("--duration", help="Seconds of measurement at each point.", callback=finite),
 ]
 SetOption = Annotated[
     list[str] | None,

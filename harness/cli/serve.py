@@ -11,9 +11,12 @@ import os
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
+
+from harness.cli.option_checks import finite
 
 __all__ = ["become_module", "piper_arguments", "register", "serve_app"]
 
@@ -98,8 +101,12 @@ def serve_piper(
         help="deadline: first sound first, then who runs dry soonest; fifo: one after the other.",
     ),
     max_queue: int = typer.Option(64, help="Open requests beyond one a worker, then 429."),
-    noise: float = typer.Option(1.0, help="0: the same audio every time; 1: the voice as trained."),
-    drain_s: float = typer.Option(10.0, help="Longest wait for open requests when stopping, in s."),
+    noise: float = typer.Option(
+        1.0, callback=finite, help="0: the same audio every time; 1: the voice as trained."
+    ),
+    drain_s: float = typer.Option(
+        10.0, callback=finite, help="Longest wait for open requests when stopping, in s."
+    ),
     api_key_env: str | None = typer.Option(
         None, metavar="NAME", help="Ask for the key held in this environment variable."
     ),
@@ -137,13 +144,21 @@ def serve_truth(
     scripts: str | None = typer.Option(
         None, metavar="FILE", help="YAML file of scripts; default: those of `earwitness accuracy`."
     ),
-    log: str | None = typer.Option(
-        None, metavar="FILE", help="Write what was sent when, as JSON, when the server stops."
+    log: Path | None = typer.Option(
+        None,
+        metavar="FILE",
+        dir_okay=False,
+        writable=True,
+        help="Write what was sent when, as JSON, when the server stops.",
     ),
     cert: str | None = typer.Option(None, metavar="FILE", help="PEM certificate: serve TLS."),
     key: str | None = typer.Option(None, metavar="FILE", help="PEM key of the certificate."),
-    cpu: int | None = typer.Option(None, metavar="N", help="Run on this core alone."),
-    accept_delay_ms: float = typer.Option(0.0, help="Leave every new connection waiting so long."),
+    cpu: int | None = typer.Option(
+        None, min=0, max=65_535, metavar="N", help="Run on this core alone."
+    ),
+    accept_delay_ms: float = typer.Option(
+        0.0, min=0, callback=finite, help="Leave every new connection waiting so long."
+    ),
     stop_on_stdin_eof: bool = typer.Option(
         False, "--stop-on-stdin-eof", help="Stop when standard input closes (for parent processes)."
     ),
@@ -153,6 +168,12 @@ def serve_truth(
     The text of a request is the name of a script. One JSON line on standard output says when it is
     ready and where; Ctrl-C stops it.
     """
+    if key is not None and cert is None:
+        raise typer.BadParameter(
+            "names a key, but --cert names no certificate.", param_hint="'--key'"
+        )
+    if log is not None and not log.absolute().parent.is_dir():
+        raise typer.BadParameter(f"{log.parent} is not a folder.", param_hint="'--log'")
     given = {"--scripts": scripts, "--log": log, "--cert": cert, "--key": key, "--cpu": cpu}
     arguments = [f"--host={host}", f"--port={port}", f"--accept-delay-ms={accept_delay_ms}"]
     arguments += [f"{name}={value}" for name, value in given.items() if value is not None]
@@ -184,7 +205,9 @@ _Threads = Annotated[
     typer.Option(metavar="N", help="CPU threads of a step; default: as torch decides."),
 ]
 _Host = Annotated[str, typer.Option(help="Address to listen on.")]
-_Port = Annotated[int, typer.Option(help="Port to listen on; 0 lets the system choose.")]
+_Port = Annotated[
+    int, typer.Option(help="Port to listen on; 0 lets the system choose.", min=0, max=65_535)
+]
 _ModelId = Annotated[
     str | None, typer.Option(metavar="NAME", help="Name in /v1/models; default: the folder's.")
 ]
@@ -193,8 +216,15 @@ _Start = Annotated[
     typer.Option(help="Speech of arriving text begins at: first-token, clause, sentence."),
 ]
 _StartTokens = Annotated[int, typer.Option(help="Begin with so many tokens anyhow.")]
-_StartWait = Annotated[float, typer.Option(help="Begin after so many seconds anyhow.")]
-_Drain = Annotated[float, typer.Option(help="Longest wait for open requests when stopping, in s.")]
+_StartWait = Annotated[
+    float, typer.Option(help="Begin after so many seconds anyhow.", min=0, callback=finite)
+]
+_Drain = Annotated[
+    float,
+    typer.Option(
+        help="Longest wait for open requests when stopping, in s.", min=0, callback=finite
+    ),
+]
 _KeyVariable = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Ask for the key held in this environment variable."),

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from harness.cli.option_checks import finite
+
 __all__ = ["register"]
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output on stdout.")]
@@ -49,7 +51,12 @@ def register(app: typer.Typer) -> None:
     app.command("gpu-check")(gpu_check)
 
 
+# What `--study` decides for itself; beside it these would be ignored without a word.
+_DECIDED_BY_THE_STUDY = ("profile", "cost", "rates", "seeds", "policy", "out", "json_")
+
+
 def simulate(
+    context: typer.Context,
     profile: Annotated[
         list[str] | None,
         typer.Option("--profile", help="A profile of the engine, or a YAML file. Repeatable."),
@@ -58,7 +65,9 @@ def simulate(
         str, typer.Option("--cost", help="A cost table: how long steps take, and says who.")
     ] = "h100-target",
     rates: Annotated[str, typer.Option("--rates", help="Arrivals a second.")] = "1,4,10,20",
-    duration: Annotated[float, typer.Option("--duration", help="Seconds of measurement.")] = 60.0,
+    duration: Annotated[
+        float, typer.Option("--duration", help="Seconds of measurement.", callback=finite)
+    ] = 60.0,
     seeds: Annotated[str, typer.Option("--seeds", "--seed", help="Seeds, for example 1,2.")] = "1",
     policy: Annotated[
         str | None, typer.Option("--policy", help="Instead of the profile's own policy.")
@@ -90,6 +99,7 @@ def simulate(
     from harness.cli.simulate_study import write_study
 
     if study is not None:
+        _refuse_beside_a_study(context)
         write_study(study, duration_s=duration, prompts=prompts, max_words=max_words)
         return
     run_simulations(
@@ -106,6 +116,16 @@ def simulate(
             is_json=json_,
         )
     )
+
+
+def _refuse_beside_a_study(context: typer.Context) -> None:
+    for name in _DECIDED_BY_THE_STUDY:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise typer.BadParameter(
+                "a study chooses this itself; drop one of the two.",
+                param_hint=f"'--{name.rstrip('_')}'",
+            )
 
 
 def engine_bench(
@@ -155,7 +175,10 @@ def gpu_check(
         typer.Option("--shape", help="Of the random weights (default: 1.7b; tiny on a CPU)."),
     ] = None,
     budget: Annotated[
-        float, typer.Option("--budget", help="Seconds after which no further part begins.")
+        float,
+        typer.Option(
+            "--budget", min=0, help="Seconds after which no further part begins.", callback=finite
+        ),
     ] = 570.0,
     json_: JsonOption = False,
 ) -> None:
@@ -167,10 +190,11 @@ def gpu_check(
     import dataclasses
     import json
 
-    from harness.cli.gpu_check_command import GpuCheckRequest, run_gpu_check
+    from harness.cli.gpu_check_command import GpuCheckRequest, check_device, run_gpu_check
     from harness.clock import RunClock
 
     request = GpuCheckRequest(out=out, device=device, shape=shape, budget_s=budget)
+    check_device(request)
     results = run_gpu_check(request, clock=RunClock())
     if json_:
         typer.echo(json.dumps([dataclasses.asdict(each) for each in results]))

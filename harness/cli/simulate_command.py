@@ -16,6 +16,7 @@ from harness.cli.scenario_options import Choices, overrides_of
 from harness.cli.simulated_run import SimulatedPoint, write_simulated_run
 from harness.errors import ScenarioError
 from harness.prompts import Prompt, PromptSet, load_prompts
+from harness.runner import check_folder
 from harness.scenario import Scenario, parse_scenario
 from harness.schedule import Schedule, build_schedule
 from reference_engine.config import Profile, load_profile
@@ -102,6 +103,8 @@ def run_simulations(request: SimulateRequest) -> None:
     Raises:
         HarnessError, ReferenceEngineError: an option, a profile or a table is wrong.
     """
+    if request.out is not None:
+        check_folder(request.out)
     costs = load_costs(request.cost)
     profiles = _profiles(request)
     scenario = _scenario(request, tuple(profiles))

@@ -53,6 +53,12 @@ def test_poisson_arrivals_are_ordered_and_inside(rate_rps: float, until_ns: int,
     assert np.all((times >= 0) & (times < until_ns))
 
 
+def test_arrivals_beyond_the_end_of_time_are_left_out():
+    """A gap of more nanoseconds than 64 bits hold is not in the run, and no overflow."""
+    assert 0 == len(_poisson(1e-300, 100 * S, 1))
+    assert [0] == list(constant_ns(1e-300, 100 * S))
+
+
 @given(rates, st.integers(1, 20 * S), st.integers(0, 20 * S), seeds)
 @settings(max_examples=40, deadline=None)
 def test_a_longer_run_begins_with_the_arrivals_of_a_shorter(

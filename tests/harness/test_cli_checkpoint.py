@@ -80,7 +80,7 @@ def test_absent_libraries_are_named_with_the_command_that_installs_them(
     monkeypatch: pytest.MonkeyPatch, folder: Path
 ):
     """Exit 7, not a traceback."""
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("harness.cli.extras.find_spec", lambda name: None)
 
     done = runner.invoke(app, ["checkpoint", "inspect", str(folder)])
 

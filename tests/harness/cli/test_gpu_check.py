@@ -12,10 +12,11 @@ from harness.cli.gpu_check_command import (
     PartResult,
     _Check,
     _Left,
+    check_device,
     run_gpu_check,
 )
 from harness.clock import FakeClock
-from harness.errors import HarnessError, ScenarioError
+from harness.errors import HarnessError, RunFolderError, ScenarioError
 
 SECOND = 1_000_000_000
 
@@ -111,8 +112,26 @@ def test_the_summary_says_what_random_weights_cannot_tell(
 
 def test_results_are_never_written_over(clock: FakeClock, tmp_path: Path):
     """A folder that exists is refused before anything runs."""
-    with pytest.raises(ScenarioError, match="exists already"):
+    with pytest.raises(RunFolderError, match="exists already"):
         run_gpu_check(_request(tmp_path), clock=clock)
+
+
+@pytest.mark.parametrize(
+    ("device", "shape", "said"),
+    [
+        ("gpu", None, "--device: 'gpu' is not cpu, cuda or cuda:N"),
+        ("cuda:-1", None, "--device: 'cuda:-1' is not cpu"),
+        ("cpu", "tinny", "--shape: 'tinny' is not one of tiny.*did you mean 'tiny'"),
+    ],
+)
+def test_what_no_part_could_run_on_is_refused_at_once(
+    device: str, shape: str | None, said: str, tmp_path: Path
+):
+    """One line, before a folder is made or a checkpoint written."""
+    request = GpuCheckRequest(tmp_path / "out", device=device, shape=shape, budget_s=1.0)
+
+    with pytest.raises(ScenarioError, match=said):
+        check_device(request)
 
 
 def test_rates_on_a_cpu_follow_what_the_bench_saw(clock: FakeClock, tmp_path: Path):
@@ -132,9 +151,11 @@ def test_rates_on_a_cpu_follow_what_the_bench_saw(clock: FakeClock, tmp_path: Pa
 
 
 def test_a_slow_cpu_still_gets_three_rates(clock: FakeClock, tmp_path: Path):
-    """No bench, or a hundredth of a request a second: the rates of one request a second."""
+    """No bench, half a bench, or a hundredth of a request a second: as for one a second."""
     check = _Check(_request(tmp_path), tmp_path, clock)
     without = check._write_scenario("a").read_text()
+    (tmp_path / "bench.json").write_text("")
+    assert without.partition("\n")[2] == check._write_scenario("a").read_text().partition("\n")[2]
     steps = [
         {"stage": stage, "rows": 1, "width": 1, "device_ms": 1000.0} for stage in ("frame", "codec")
     ]

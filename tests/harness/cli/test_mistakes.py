@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import pytest
 import typer
@@ -26,11 +27,15 @@ def _leaves(node: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
         yield path
 
 
-def _params(path: tuple[str, ...]) -> list[Any]:
+def _command(path: tuple[str, ...]) -> Any:
     node: Any = typer.main.get_command(command.app)
     for word in path:
         node = node.commands[word]
-    return list(node.params)
+    return node
+
+
+def _params(path: tuple[str, ...]) -> list[Any]:
+    return list(_command(path).params)
 
 
 def _arguments(path: tuple[str, ...], value: str = "x") -> list[str]:
@@ -47,6 +52,13 @@ def _numbers(path: tuple[str, ...]) -> list[str]:
         and isinstance(p.default, int | float)
         and not isinstance(p.default, bool)
     ]
+
+
+def _real_numbers(path: tuple[str, ...]) -> list[str]:
+    """Options of a command that take a number with a fraction."""
+    hints = get_type_hints(inspect.unwrap(_command(path).callback))
+    names = [name for name, hint in hints.items() if hint in (float, float | None)]
+    return [p.opts[0] for p in _params(path) if p.name in names]
 
 
 COMMANDS = sorted(_leaves(typer.main.get_command(command.app)))
@@ -101,6 +113,23 @@ def test_an_argument_that_is_not_there_is_one_line(
 def test_a_word_in_place_of_a_number_is_exit_2(path: tuple[str, ...], option: str, mistaken):
     """The option is named; nothing is started."""
     code, err = mistaken(*path, *_arguments(path), option, "many")
+
+    assert 2 == code
+    assert option in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("value", ["nan", "inf"])
+@pytest.mark.parametrize(
+    ("path", "option"),
+    [(path, option) for path in COMMANDS for option in _real_numbers(path)],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_what_is_no_finite_number_is_exit_2(
+    path: tuple[str, ...], option: str, value: str, mistaken
+):
+    """Ranges let "not a number" through, so every option refuses it by itself."""
+    code, err = mistaken(*path, *_arguments(path), option, value)
 
     assert 2 == code
     assert option in err

@@ -96,6 +96,7 @@ def test_a_folder_stores_profile_hash_and_cost_table(earwitness, tmp_path: Path)
         (["--rates", "fast"], "--rates"),
         (["--prompts", "nothing"], "prompts: 'nothing'"),
         (["--max-words", "0", "--rates", "0.0001"], "no request falls into"),
+        (["--seeds", str(2**63)], "less than 9223372036854775808"),
     ],
 )
 def test_mistakes_are_one_line_and_exit_code_two(earwitness, arguments, said):
@@ -107,8 +108,21 @@ def test_mistakes_are_one_line_and_exit_code_two(earwitness, arguments, said):
 
 
 def test_a_folder_that_exists_is_never_written_into(earwitness, tmp_path: Path):
-    """Exit code 6, as for any run."""
-    assert 6 == earwitness("simulate", *SHORT, "-o", tmp_path)[0]
+    """Exit code 6, as for any run, and before anything is simulated."""
+    code, _, err = earwitness("simulate", "--cost", "no such table", "-o", tmp_path)
+
+    assert 6 == code
+    assert "exists already" in err
+
+
+@pytest.mark.parametrize("option", ["--profile", "--cost", "--rates", "--seeds", "--policy", "-o"])
+def test_a_study_refuses_what_it_would_ignore(earwitness, option: str, tmp_path: Path):
+    """It has profiles, rates and seeds of its own."""
+    code, _, err = earwitness("simulate", "--study", tmp_path / "study", option, "1")
+
+    assert 2 == code
+    assert "a study chooses this itself" in err
+    assert not (tmp_path / "study").exists()
 
 
 def test_engine_bench_prints_turns_per_number_of_streams(earwitness):

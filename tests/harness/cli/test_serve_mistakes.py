@@ -1,0 +1,40 @@
+"""What a server could not be started with is refused before this process becomes it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from harness.cli import main as command
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["piper", "--port", "70000"], "--port"),
+        (["reference", "--port", "-1"], "--port"),
+        (["truth", "--cpu", "-1"], "--cpu"),
+        (["truth", "--accept-delay-ms", "-1"], "--accept-delay-ms"),
+        (["truth", "--key", "key.pem"], "--cert"),
+        (["truth", "--log", "{folder}"], "--log"),
+        (["truth", "--log", "{folder}/none/log.json"], "--log"),
+    ],
+)
+def test_a_setting_no_server_can_have_is_exit_2(
+    words: list[str],
+    option: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+):
+    """Named, and nothing is started."""
+    monkeypatch.setattr(
+        sys, "argv", ["earwitness", "serve", *(word.format(folder=tmp_path) for word in words)]
+    )
+    with pytest.raises(SystemExit) as ended:
+        command.main()
+
+    assert 2 == ended.value.code
+    assert option in capsys.readouterr().err
