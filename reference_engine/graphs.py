@@ -324,50 +324,54 @@ def make_driver(device: str, *, captured: Iterable[Stage] = tuple(Stage)) -> Gra
 
 
 class StepInputs:
-    """The input buffers of one stage at its largest shape, and how a batch is written into them.
+    """The input buffers of one stage, and how a batch is written into them.
 
     The host side is written as one array and copied in one go; on the CPU the two are the same
-    memory.
+    memory. Each number of rows has its own view [3, rows] of one flat buffer, so that the copy is
+    one piece of memory whatever the shape: a strided one would go through a copy on the host and
+    another on the device.
     """
 
-    def __init__(self, max_rows: int, device: torch.device | str) -> None:
-        kind = torch.device(device).type
-        self._host = torch.zeros(3, max_rows, dtype=torch.int64, pin_memory=kind == "cuda")
-        self._device = self._host if kind == "cpu" else self._host.to(device)
-        cuda: Any = torch.cuda
-        self._copied = cuda.Event() if kind == "cuda" else None
+    def __init__(
+        self, max_rows: int, device: torch.device | str, *, cuda: Any = torch.cuda
+    ) -> None:
+        self._where = torch.device(device)
+        is_cuda = self._where.type == "cuda"
+        self._host = torch.zeros(3 * max_rows, dtype=torch.int64, pin_memory=is_cuda)
+        self._device = self._host if self._where.type == "cpu" else self._host.to(device)
         self._array = self._host.numpy()
+        self._cuda, self._copied = cuda, cuda.Event() if is_cuda else None
         self.max_rows = max_rows
 
     @property
     def buffer(self) -> Tensor:
-        """The whole device buffer [3, rows]; its address never changes."""
+        """The whole device buffer; its address never changes."""
         return self._device
 
     def view(self, rows: int) -> ProgramInputs:
         """What a program of so many rows reads."""
-        slots, counts, starts = self._device
-        return ProgramInputs(slots[:rows], counts[:rows], starts[:rows])
+        return ProgramInputs(*self._device[: 3 * rows].view(3, rows))
 
     def write(
         self, slots: Sequence[int], *, rows: int, counts: Sequence[int], starts: Sequence[int]
     ) -> None:
-        """Fill the first `rows` rows: the batch's own, then padding."""
-        num, array = len(slots), self._array
+        """Fill the view of `rows` rows: the batch's own, then padding."""
+        num, used = len(slots), 3 * rows
         if self._copied is not None:
             # The copy before may still read this memory, where steps follow without a wait
             # between them; otherwise the event has long passed.
             self._copied.synchronize()
-        array[:, :rows] = 0
+        array = self._array[:used].reshape(3, rows)
+        array[:] = 0
         array[0, :num] = slots
         if counts:
             array[1, :num] = counts
         if starts:
             array[2, :num] = starts
         if self._device is not self._host:
-            self._device[:, :rows].copy_(self._host[:, :rows], non_blocking=True)
+            self._device[:used].copy_(self._host[:used], non_blocking=True)
         if self._copied is not None:
-            self._copied.record()
+            self._copied.record(self._cuda.current_stream(self._where))
 
 
 class Graphs:

@@ -134,12 +134,17 @@ class ModelRunner:
         work = max(buckets.max_codec_work, buckets.codec_frames[-1])
         self._pcm_out = torch.zeros(work * SAMPLES_PER_CODEC_FRAME, dtype=torch.int16).to(device)
         self._sound_out = torch.zeros(max(buckets.codec_rows), dtype=torch.bool).to(device)
-        self._status_out = torch.zeros(2, max_rows, dtype=torch.bool).to(device)
+        self._status_out = torch.zeros(2 * max_rows, dtype=torch.bool).to(device)
         tokens = max(buckets.prefill_rows) * max(buckets.prefill_tokens)
         self._prefill_text = torch.zeros(tokens, dtype=torch.int64).to(device)
         self._prefill_codec = torch.zeros(tokens, dtype=torch.int64).to(device)
 
     # -- programs: captured once per shape ---------------------------------------------------------
+
+    def rehearse(self, shape: Shape) -> None:
+        """Run a shape on padding alone and wait for it; nothing that is kept changes."""
+        self.graphs.run(Batch(shape, [], [], 0, Urgency.STARTUP))
+        self._driver.synchronize()
 
     def _make_program(self, shape: Shape, inputs: ProgramInputs) -> Callable[[], None]:
         if shape.stage is Stage.CODEC:
@@ -156,7 +161,7 @@ class ModelRunner:
             talker_step(model, state, slots, sampler=self.plan, context=self._context)
         else:
             predictor_step(model, state, slots, sampler=self.plan)
-        self._status_out[:, : shape.rows].copy_(state.status.index_select(1, slots))
+        self._status_view(shape).copy_(state.status.index_select(1, slots))
 
     def _run_prefill(self, shape: Shape, inputs: ProgramInputs) -> None:
         num_tokens = shape.rows * shape.width
@@ -191,6 +196,11 @@ class ModelRunner:
         at = torch.arange(samples.shape[1], device=samples.device)
         is_padding = at >= counts[:, None] * SAMPLES_PER_CODEC_FRAME
         return (samples.isfinite() | is_padding).all(dim=1)
+
+    # Views of one piece of memory, padding included: a strided copy to the host would be two.
+
+    def _status_view(self, shape: Shape) -> Tensor:
+        return self._status_out[: 2 * shape.rows].view(2, shape.rows)
 
     def _pcm_view(self, shape: Shape) -> Tensor:
         num_samples = shape.width * SAMPLES_PER_CODEC_FRAME
@@ -292,7 +302,7 @@ class ModelRunner:
         assert stored is not None
         self.state.talker_k[:, slot, : prompt.num_rows].copy_(stored.k)
         self.state.talker_v[:, slot, : prompt.num_rows].copy_(stored.v)
-        self.state.lengths[slot] = prompt.num_rows
+        self.state.lengths[slot].fill_(prompt.num_rows)
         begin_speech(self._model, self.state, torch.tensor([slot], device=self._model.device))
 
     def append_text(self, slot: int, tokens: object, *, is_end: bool) -> None:
@@ -318,11 +328,8 @@ class ModelRunner:
         self._reset(slot)
 
     def _reset(self, slot: int) -> None:
-        mask = torch.zeros(self.state.num_slots, dtype=torch.bool)
-        mask[slot] = True
-        mask = mask.to(self._model.device)
-        model_state.reset_slots(self.state, mask)
-        codec_state.reset_slots(self.codec_state, mask)
+        model_state.reset_slot(self.state, slot)
+        codec_state.reset_slot(self.codec_state, slot)
 
     def _row(self, slot: int) -> _Row:
         row = self._rows[slot]
@@ -346,8 +353,7 @@ class ModelRunner:
         self._look_back(batch.slots, 0)
         self.graphs.run(batch)
         if wants_flags:
-            flags = self._driver.copy_out(self._status_out[:, : len(batch.slots)])
-            self._flags.append((batch, flags))
+            self._flags.append((batch, self._driver.copy_out(self._status_view(batch.shape))))
 
     def _look_back(self, slots: list[int], num_more: int) -> None:
         """Bound attention by the longest row, where the program is not recorded."""
@@ -398,7 +404,7 @@ class ModelRunner:
         sits out with no frames until the last call.
         """
         for slot in batch.slots:
-            self._reset_codec(slot)
+            codec_state.reset_slot(self.codec_state, slot)
         width = batch.shape.width
         done = [0] * len(rows)
         while any(at < row.num_decoded for at, row in zip(done, rows, strict=True)):
@@ -408,11 +414,6 @@ class ModelRunner:
         self.graphs.run(batch, starts=done)
         return self._collect(batch)
 
-    def _reset_codec(self, slot: int) -> None:
-        mask = torch.zeros(self.state.num_slots, dtype=torch.bool)
-        mask[slot] = True
-        codec_state.reset_slots(self.codec_state, mask.to(self._model.device))
-
     def wait(self) -> None:
         """Block until the step launched last is done."""
         self._driver.synchronize()
@@ -421,7 +422,7 @@ class ModelRunner:
         """Row flags of the oldest unread launch."""
         batch, copy = self._flags.popleft()
         copy.wait()
-        is_eos, is_bad = copy.array()
+        is_eos, is_bad = copy.array()[:, : len(batch.slots)]
         flags = (is_eos * RowFlag.EOS.value) | (is_bad * RowFlag.BAD.value)
         for slot, bad in zip(batch.slots, is_bad, strict=True):
             if bad and (row := self._rows[slot]) is not None:

@@ -21,6 +21,7 @@ __all__ = [
     "BlockState",
     "CodecState",
     "allocate",
+    "reset_slot",
     "reset_slots",
 ]
 
@@ -131,3 +132,13 @@ def reset_slots(state: CodecState, mask: Tensor) -> None:
         columns.masked_fill_(mask[:, None, None], 0)
     for window in (state.window_k, state.window_v):
         window.masked_fill_(mask[None, :, None, None, None], 0)
+
+
+def reset_slot(state: CodecState, slot: int) -> None:
+    """`reset_slots` for one stream, touching its memory alone: under a mask the windows of all
+    slots are read and written, which at the real shape are gigabytes."""
+    state.position[slot].zero_()
+    for columns in state.columns():
+        columns[slot].zero_()
+    for window in (state.window_k, state.window_v):
+        window[:, slot].zero_()

@@ -262,7 +262,7 @@ def sample_tokens(
     and its uniform number, not on how the kept set was found. Ties at a threshold stay in.
 
     Args:
-        scores: [B, V] fp32, -inf where banned.
+        scores: [B, V], -inf where banned; what follows from them is fp32 whatever they are.
         uniforms: [B] in [0, 1); 0 with top-k 1 gives the greedy code.
         temperature: [B].
         top_k: [B] int64 in 1..V, and within `top_k_cap` where that is given.
@@ -293,7 +293,7 @@ def kept_scores(
     A score stays while those strictly above it are fewer than `top_k` and hold less than `top_p`
     of the top-k set's mass.
     """
-    scores = scores / temperature[:, None]
+    scores = scores / temperature[:, None]  # fp32 by promotion
     if top_k_cap is None:
         threshold = _searched_threshold(scores, top_k, top_p)
     else:

@@ -51,6 +51,7 @@ def _sample_tokens_kernel(
     at = tl.arange(0, block)
     is_inside = at < size
     scores = tl.load(scores_ptr + row * size + at, mask=is_inside, other=float("-inf"))
+    scores = scores.to(tl.float32)
     # Rounded division, not the faster one: a last bit could make or break a tie.
     temperature = tl.zeros((block,), tl.float32) + tl.load(temperature_ptr + row)
     scores = tl.div_rn(scores, temperature)

@@ -15,7 +15,7 @@ from reference_engine.model.tts_model import TtsModel
 
 __all__ = ["ChooseCodes", "advance_predictor", "frame_input", "predict_codes", "predictor_step"]
 
-# (fp32 scores [B, codebook], codebook number 1..15) -> codes [B].
+# (scores [B, codebook] in the model's dtype, codebook number 1..15) -> codes [B].
 ChooseCodes = Callable[[Tensor, int], Tensor]
 
 
@@ -108,24 +108,20 @@ def predict_codes(
     if weights.projection is not None and weights.projection_bias is not None:
         start = torch.addmm(weights.projection_bias, hidden, weights.projection)
     tokens = torch.stack((start, weights.inputs.index_select(0, first_codes)), dim=1)
-    # First cache row of each batch row: the scratch is [rows, 16] flat.
-    firsts = torch.arange(num_rows, device=hidden.device) * num_codebooks
-    pair = torch.arange(2, device=hidden.device)
-    out = _pass(model, state, tokens, cache_rows=firsts[:, None] + pair, start=0)
+    # Cache row of each batch row by position [16, B]: the scratch is [rows, 16] flat.
+    cache_rows = torch.arange(num_rows * num_codebooks, device=hidden.device)
+    cache_rows = cache_rows.view(num_rows, num_codebooks).t().contiguous()
+    out = _pass(model, state, tokens, cache_rows=cache_rows[:2].t().reshape(-1), start=0)
     codes = [first_codes]
     for codebook in range(1, num_codebooks):
-        scores = out.mm(weights.heads[codebook - 1]).float()
-        code = choose(scores, codebook)
+        code = choose(out.mm(weights.heads[codebook - 1]), codebook)
         codes.append(code)
         if codebook + 1 < num_codebooks:
-            row = weights.inputs.index_select(0, code + _first_row(model, codebook))
-            out = _pass(
-                model,
-                state,
-                row[:, None],
-                cache_rows=(firsts + (codebook + 1))[:, None],
-                start=codebook + 1,
-            )
+            # A view of the codebook's own rows: adding its first row to the code is one launch.
+            rows = weights.inputs[_first_row(model, codebook) :]
+            row = rows.index_select(0, code)
+            at = codebook + 1
+            out = _pass(model, state, row[:, None], cache_rows=cache_rows[at], start=at)
     return torch.stack(codes, dim=1)
 
 
@@ -138,7 +134,10 @@ def _first_row(model: TtsModel, codebook: int) -> int:
 def _pass(
     model: TtsModel, state: ModelState, tokens: Tensor, *, cache_rows: Tensor, start: int
 ) -> Tensor:
-    """One forward of tokens [B, N, hidden] at positions `start ..` -> last token's [B, hidden]."""
+    """One forward of tokens [B, N, hidden] at positions `start ..` -> last token's [B, hidden].
+
+    Cache rows are [B * N].
+    """
     config = model.config.predictor.stack
     num_rows, num_tokens, width = tokens.shape
     tables = model.predictor_rotary
@@ -164,7 +163,7 @@ def _pass(
         rotary=RotaryTables(cos=at(tables.cos), sin=at(tables.sin)),
         k_caches=state.predictor_k,
         v_caches=state.predictor_v,
-        cache_rows=cache_rows.view(-1),
+        cache_rows=cache_rows,
         attend=attend,
     )
     return out if num_tokens == 1 else out.view(num_rows, num_tokens, width)[:, -1]

@@ -77,7 +77,7 @@ def _within(top_k: Tensor, plan: SamplerPlan) -> Tensor:
 def draw_codes(
     kernels: KernelSet, scores: Tensor, rows: DrawRows | None, *, plan: SamplerPlan, lane: int
 ) -> Tensor:
-    """Draw one code a row: fp32 scores [B, V] -> [B] int64.
+    """Draw one code a row: scores [B, V] -> [B] int64.
 
     Args:
         kernels: implementations to use.

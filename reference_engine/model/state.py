@@ -22,6 +22,7 @@ __all__ = [
     "SamplingState",
     "allocate",
     "gather_codes",
+    "reset_slot",
     "reset_slots",
     "scrub_slot",
     "write_sampling",
@@ -215,6 +216,14 @@ def reset_slots(state: ModelState, mask: Tensor) -> None:
     state.hidden.masked_fill_(mask[:, None], 0)
 
 
+def reset_slot(state: ModelState, slot: int) -> None:
+    """`reset_slots` for one slot, without a mask that the host would have to send."""
+    for rows in (state.lengths, state.num_frames, state.text_length, state.first_code,
+                 state.seen, state.next_input, state.hidden):  # fmt: skip
+        rows[slot].zero_()
+    state.status[:, slot].zero_()
+
+
 def scrub_slot(state: ModelState, slot: int) -> None:
     """Zero everything a slot holds, KV included; for a slot whose request went non-finite."""
     for field in fields(state):
@@ -229,7 +238,8 @@ def write_sampling(state: ModelState, slot: int, settings: SamplingSettings) -> 
     """Copy one request's settings into its slot; at admission, outside any captured step."""
     target = state.sampling
     for name, value in settings.slot_values().items():
-        getattr(target, name)[slot] = value
+        # Not by assignment, which would bring each number over in a copy that the host waits for.
+        getattr(target, name)[slot].fill_(value)
 
 
 def write_text(state: ModelState, slot: int, start: int, ids: Sequence[int]) -> None:
@@ -247,7 +257,7 @@ def write_text(state: ModelState, slot: int, start: int, ids: Sequence[int]) -> 
         raise ValueError(f"text: {len(ids)} rows at once, the ring holds {state.max_text}")
     rows = (torch.arange(start, start + len(ids)) % state.max_text).to(state.text_ids.device)
     state.text_ids[slot].index_copy_(0, rows, torch.tensor(ids, device=state.text_ids.device))
-    state.text_length[slot] = start + len(ids)
+    state.text_length[slot].fill_(start + len(ids))
 
 
 def gather_codes(state: ModelState, slots: Tensor, first_frame: Tensor, *, count: int) -> Tensor:

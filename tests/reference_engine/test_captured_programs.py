@@ -7,9 +7,11 @@ import gc
 import pytest
 import torch
 
+from reference_engine.batch import Batch, Stage, Urgency
 from reference_engine.config import Profile
 from reference_engine.graphs import CpuDriver
-from reference_engine.model_runner import ModelRunner
+from reference_engine.model.sampling import SamplingSettings
+from reference_engine.model_runner import ModelPrompt, ModelRunner
 from tests.builders.audit import audit, tensors_of, to_meta
 from tests.builders.checkpoints import Loaded
 from tests.builders.model_engine import settings
@@ -82,6 +84,33 @@ def test_a_thousand_replays_keep_addresses_and_leave_nothing_behind(micro: Loade
 
     assert before == [t.data_ptr() for t in static]
     assert num_before == _num_tensors()
+
+
+def test_what_is_copied_to_the_host_is_one_piece_of_memory(micro: Loaded):
+    """Flags, samples and their soundness, in every bucket: a strided copy would be two."""
+    sources: list[torch.Tensor] = []
+
+    class Watched(Programs):
+        def copy_out(self, source):
+            sources.append(source)
+            return super().copy_out(source)
+
+    runner = _runner(micro, Watched())
+    prompt = ModelPrompt(micro.prompt(), SamplingSettings.greedy(ignore_eos=True))
+    for slot in (1, 2, 3):
+        job = runner.job(str(slot), prompt, num_characters=9, max_new_tokens=9)
+        runner.admit(slot, job)
+    for shape in runner.catalogue.shapes:
+        slots = [1, 2, 3][: shape.rows]
+        counts = [shape.width] * len(slots) if shape.stage is Stage.CODEC else []
+        if shape.stage in (Stage.FRAME, Stage.CODEC):
+            batch = Batch(shape, slots, counts, 1, Urgency.STEADY)
+            runner.launch(batch, wants_flags=shape.stage is Stage.FRAME)
+            if shape.stage is Stage.FRAME:
+                assert len(runner.read_flags()) == len(slots)
+
+    assert len(sources) > 5
+    assert all(source.is_contiguous() for source in sources)
 
 
 def _num_tensors() -> int:

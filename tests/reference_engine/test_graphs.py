@@ -7,7 +7,7 @@ import torch
 
 from reference_engine.batch import Batch, Catalogue, Shape, Stage, Urgency
 from reference_engine.errors import UncapturedShapeError
-from reference_engine.graphs import CpuDriver, Graphs, ProgramInputs
+from reference_engine.graphs import CpuDriver, Graphs, ProgramInputs, StepInputs
 from tests.builders.engine import profile
 
 POISON = 1000.0
@@ -172,6 +172,22 @@ def test_the_input_buffer_keeps_its_address():
         codec.decode([1, 2], [0, 0], [1, 2])
 
     assert address == codec.graphs.inputs[Stage.CODEC].buffer.data_ptr()
+
+
+@pytest.mark.parametrize("rows", [1, 3, 8])
+def test_the_inputs_of_a_shape_are_one_piece_of_memory(rows: int):
+    """One copy to the device, whatever the number of rows; padding included."""
+    inputs = StepInputs(8, "cpu")
+    inputs.buffer.fill_(int(POISON))
+    view = inputs.view(rows)
+
+    inputs.write([5], rows=rows, counts=[2], starts=[7])
+
+    pieces = [view.slots, view.counts, view.starts]
+    padding = [0] * (rows - 1)
+    assert [[5, *padding], [2, *padding], [7, *padding]] == [each.tolist() for each in pieces]
+    at = inputs.buffer.data_ptr()
+    assert [at, at + 8 * rows, at + 16 * rows] == [each.data_ptr() for each in pieces]
 
 
 def test_a_closed_driver_holds_no_program():

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import importlib.util
+from pathlib import Path
 
 import pytest
 import torch
 
 from reference_engine.batch import Stage
+from reference_engine.config import load_profile
 from reference_engine.kernels import FUSED_NAMES, REFERENCE_KERNELS
 from reference_engine.launches import LaunchCounter, count_launches, fused_names
 from tests.builders.checkpoints import Loaded
 from tests.builders.model_engine import settings
+from tests.builders.real_shape import load_shapes
 
 # Two layers each: the real model has 28 and 5.
-MAX_FUSED_FRAME = 480
+MAX_FUSED_FRAME = 460
+# 28 layers and 15 passes over 5, nine launches each, are 927; draws and what lies between the rest.
+MAX_REAL_FRAME = 1_085
 
 
 def test_views_and_empty_tensors_launch_nothing():
@@ -43,7 +48,7 @@ def test_a_fused_kernel_is_one_launch_whatever_is_inside():
 def test_fused_kernels_cut_the_launches_of_a_frame(
     tiny: Loaded, capsys: pytest.CaptureFixture[str]
 ):
-    """To under 480 at two layers each, whichever sampler; the plain twins take twice as many."""
+    """To under 460 at two layers each, whichever sampler; the plain twins take twice as many."""
     counts = {
         (sampler, as_fused): count_launches(
             tiny.model, tiny.codec, settings(sampler=sampler), as_fused=as_fused
@@ -75,3 +80,24 @@ def test_the_list_of_fused_kernels_is_the_set_itself():
     from reference_engine.kernels.fused import FUSED_KERNELS
 
     assert set(FUSED_NAMES) == set(fused_names(FUSED_KERNELS))
+
+
+def test_a_frame_of_the_real_model_is_about_a_thousand_launches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """The 1.7B shape in bf16, counted on no device: talker, predictor and codec too."""
+    model, codec = load_shapes(tmp_path / "1.7b", "1.7b", REFERENCE_KERNELS, monkeypatch)
+
+    fused, plain = (
+        {stage: n for stages in ("fused", "split") for stage, n in count_launches(
+            model, codec, load_profile("ttfa", overrides={"stages": stages}), as_fused=as_fused
+        ).items()}
+        for as_fused in (True, False)
+    )  # fmt: skip
+
+    for stage, count in fused.items():
+        print(f"{stage.name.lower()}: {count} launches fused, {plain[stage]} plain")
+    assert fused[Stage.FRAME] <= MAX_REAL_FRAME
+    assert 2 * fused[Stage.FRAME] < plain[Stage.FRAME]
+    # Each half of a split frame draws the row's random numbers and copies its flags.
+    assert 0 <= fused[Stage.TALKER] + fused[Stage.PREDICTOR] - fused[Stage.FRAME] <= 10

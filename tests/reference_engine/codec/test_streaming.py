@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from reference_engine.codec.decoder import codec_step
-from reference_engine.codec.state import reset_slots
+from reference_engine.codec.state import reset_slot, reset_slots
+from tests.builders.audit import tensors_of
 from tests.builders.checkpoints import Loaded, decode, random_codes, slot_vector
 
 SAMPLES_PER_FRAME = 1920
@@ -145,6 +146,20 @@ def test_a_nan_left_behind_does_not_reach_the_next_stream(micro: Loaded):
     )
 
     assert torch.equal(decode(micro.codec, codes), samples[0])
+
+
+def test_one_stream_is_reset_as_by_a_mask(micro: Loaded):
+    """The same memory of the same stream, and nothing of its neighbours."""
+    expected, found = micro.codec_state(3), micro.codec_state(3)
+    for state in (expected, found):
+        for tensor in tensors_of(state):
+            tensor.fill_(1)
+
+    reset_slots(expected, torch.tensor([False, True, False]))
+    reset_slot(found, 1)
+
+    assert all(map(torch.equal, tensors_of(expected), tensors_of(found)))
+    assert [1, 0, 1] == found.position.tolist()
 
 
 @st.composite

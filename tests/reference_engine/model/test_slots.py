@@ -12,12 +12,14 @@ from reference_engine.model.sampling import DEFAULT_PLAN, GREEDY_PLAN, SamplingS
 from reference_engine.model.state import (
     ModelState,
     gather_codes,
+    reset_slot,
     reset_slots,
     scrub_slot,
     write_text,
 )
 from reference_engine.model.talker import prefill_step, talker_step
 from reference_engine.model.text.prompts import Prompt
+from tests.builders.audit import tensors_of
 from tests.builders.checkpoints import Loaded, admit, codes_of, slot_vector, speak
 
 GREEDY = SamplingSettings.greedy(ignore_eos=True)
@@ -226,6 +228,20 @@ def test_a_static_context_bound_changes_nothing(tiny: Loaded):
         frame_step(tiny.model, state, slot_vector([1]), sampler=GREEDY_PLAN, context=16)
 
     assert torch.equal(speak(tiny, tiny.prompt(), GREEDY, num_frames=6), codes_of(state, 1))
+
+
+def test_one_slot_is_reset_as_by_a_mask(tiny: Loaded):
+    """The same fields of the same slot, and nothing of its neighbours."""
+    expected, found = tiny.state(3), tiny.state(3)
+    for state in (expected, found):
+        for tensor in tensors_of(state):
+            tensor.fill_(1)
+
+    reset_slots(expected, torch.tensor([False, True, False]))
+    reset_slot(found, 1)
+
+    assert all(map(torch.equal, tensors_of(expected), tensors_of(found)))
+    assert [1, 0, 1] == found.lengths.tolist()
 
 
 def test_codes_are_read_back_by_slot_and_frame(tiny: Loaded):
