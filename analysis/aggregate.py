@@ -27,6 +27,7 @@ from analysis.derive import DERIVED_DIR, DerivedRun, derive_run
 from analysis.errors import RunDataError
 from analysis.load import InFlight, in_flight_over
 from analysis.metrics import PointData, PointMetric, RequestMetric, registry
+from analysis.outcomes import is_interrupted
 from analysis.percentiles import nearest_rank, percentile, sort_values
 from analysis.speech import (
     GroupBy,
@@ -38,7 +39,7 @@ from analysis.speech import (
 from analysis.stats.dependence import variance_inflation
 from analysis.stats.steady import mser5
 from analysis.view import AnalysisSettings
-from harness.records import INTERRUPTED_KIND, Phase, PointRecord
+from harness.records import Phase, PointRecord
 from harness.store import StoredRun, open_run
 
 if TYPE_CHECKING:
@@ -164,7 +165,7 @@ def _point(
         "planned_rps": None if data.measure_s is None else data.num_planned / data.measure_s,
         "n": len(data.cohort),
         "num_warmup_excluded": int((rows["phase"] == Phase.WARMUP.value).sum()),
-        "num_interrupted": int((data.cohort["error_kind"] == INTERRUPTED_KIND).sum()),
+        "num_interrupted": int(is_interrupted(data.cohort).sum()),
         "num_unrecorded": max(0, data.num_planned - len(data.cohort)),
         "outcomes": dict(Counter(data.cohort["outcome"]).most_common()),
         "audio": _audio(data.cohort),

@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.metrics.base import Cohort, RequestMetric
-from analysis.outcomes import FAILED_OUTCOMES, FinalOutcome
-from harness.records import INTERRUPTED_KIND
+from analysis.outcomes import FAILED_OUTCOMES, FinalOutcome, is_interrupted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -73,16 +72,9 @@ def cohort_values(metric: RequestMetric, cohort: pd.DataFrame) -> CohortValues:
         values = np.where(is_failed, np.inf, values)
         has_no_end = is_cancelled & (metric.name in _NOT_FOR_CANCELLED)
         is_open = is_cancelled & (np.isnan(values) | has_no_end)
-        is_interrupted = _is_interrupted(cohort)
-        values = np.where(is_open & is_interrupted, np.inf, values)
-        is_excluded = is_in & is_open & ~is_interrupted
+        interrupted = is_interrupted(cohort)
+        values = np.where(is_open & interrupted, np.inf, values)
+        is_excluded = is_in & is_open & ~interrupted
     is_missing = is_in & ~is_excluded & np.isnan(values)
     rows = np.flatnonzero(is_in & ~is_excluded & ~is_missing)
     return CohortValues(values[rows], rows, int(is_missing.sum()), int(is_excluded.sum()))
-
-
-def _is_interrupted(cohort: pd.DataFrame) -> NDArray[np.bool_]:
-    # A baseline file leaves out columns without a single value.
-    if "error_kind" not in cohort:
-        return np.zeros(len(cohort), dtype=bool)
-    return (cohort["error_kind"] == INTERRUPTED_KIND).to_numpy(dtype=bool)

@@ -10,14 +10,29 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
 
 from analysis.onset import Onset
 from analysis.reply import Reply
 from engines.base import OddByte, SampleFormat
 from engines.outcomes import TransportOutcome
-from harness.records import RequestRecord
+from harness.records import INTERRUPTED_KIND, RequestRecord
 
-__all__ = ["FAILED_OUTCOMES", "FinalOutcome", "Runaway", "Verdict", "final_outcome"]
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "FAILED_OUTCOMES",
+    "FinalOutcome",
+    "Runaway",
+    "Verdict",
+    "failures",
+    "final_outcome",
+    "is_interrupted",
+]
 
 
 class FinalOutcome(StrEnum):
@@ -50,6 +65,28 @@ class FinalOutcome(StrEnum):
 
 # As they stand in tables.
 FAILED_OUTCOMES = tuple(outcome.value for outcome in FinalOutcome if outcome.is_failure)
+
+
+def is_interrupted(cohort: pd.DataFrame) -> NDArray[np.bool_]:
+    """Which arrivals were in flight when the run itself was interrupted: [n] bool.
+
+    They are stored as `cancelled`, but nobody who was listening meant them to end.
+    """
+    # A baseline file leaves out columns without a single value.
+    if "error_kind" not in cohort:
+        return np.zeros(len(cohort), dtype=bool)
+    return (cohort["error_kind"] == INTERRUPTED_KIND).to_numpy(dtype=bool)
+
+
+def failures(cohort: pd.DataFrame) -> pd.Series[bool]:
+    """Whether an arrival did not end well, for each that counts; rows keep their labels.
+
+    What the scenario cancelled is neither and left out. What the run's interrupt ended has not
+    ended well: it stays in the cohort, as in every latency.
+    """
+    interrupted = is_interrupted(cohort)
+    counts = (cohort["outcome"] != FinalOutcome.CANCELLED.value) | interrupted
+    return (cohort["outcome"].isin(FAILED_OUTCOMES) | interrupted)[counts]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.evidence import PointEvidence
-from analysis.outcomes import FAILED_OUTCOMES, FinalOutcome
+from analysis.outcomes import failures
 from analysis.stats.bootstrap import (
     Difference,
     PairedSample,
@@ -89,9 +89,9 @@ def _has_underrun(point: PointEvidence) -> dict[int, float]:
 
 
 def _has_failed(point: PointEvidence) -> dict[int, float]:
-    counted = point.cohort[point.cohort["outcome"] != FinalOutcome.CANCELLED.value]
-    failed = counted["outcome"].isin(FAILED_OUTCOMES)
-    return dict(zip(counted["index"].tolist(), failed.astype(float).tolist(), strict=True))
+    failed = failures(point.cohort)
+    places = point.cohort.loc[failed.index, "index"]
+    return dict(zip(places.tolist(), failed.astype(float).tolist(), strict=True))
 
 
 def difference_of(

@@ -13,7 +13,7 @@ from analysis.metrics.base import (
     ValueStatus,
     share_of,
 )
-from analysis.outcomes import FAILED_OUTCOMES, FinalOutcome
+from analysis.outcomes import failures, is_interrupted
 from engines.outcomes import TransportOutcome
 
 __all__ = ["METRICS"]
@@ -29,24 +29,21 @@ def achieved_rate(data: PointData) -> PointValue:
 
 
 def failure_rate(data: PointData) -> PointValue:
-    outcomes = data.cohort["outcome"]
-    counted = outcomes[outcomes != FinalOutcome.CANCELLED.value]
-    failed = counted.isin(FAILED_OUTCOMES)
-    return share_of(int(failed.sum()), len(counted), missing=len(outcomes) - len(counted))
+    failed = failures(data.cohort)
+    return share_of(int(failed.sum()), len(failed), missing=len(data.cohort) - len(failed))
 
 
 def first_try_failure_rate(data: PointData) -> PointValue:
-    cohort = data.cohort
-    counted = cohort[cohort["outcome"] != FinalOutcome.CANCELLED.value]
-    failed = counted["outcome"].isin(FAILED_OUTCOMES)
-    hits = int((failed | (counted["attempts"] > 1)).sum())
-    return share_of(hits, len(counted), missing=len(cohort) - len(counted))
+    failed = failures(data.cohort)
+    hits = int((failed | (data.cohort.loc[failed.index, "attempts"] > 1)).sum())
+    return share_of(hits, len(failed), missing=len(data.cohort) - len(failed))
 
 
 def finished_share(data: PointData) -> PointValue:
     ended = data.cohort["transport_outcome"].isin(
         [TransportOutcome.OK.value, TransportOutcome.CANCELLED.value]
     )
+    ended &= ~is_interrupted(data.cohort)
     return share_of(int(ended.sum()), len(ended))
 
 
@@ -86,7 +83,7 @@ METRICS = (
         "failure_rate",
         "share",
         Better.LOWER,
-        "Share of arrivals that did not end as `ok`; cancelled ones are left out",
+        "Share of arrivals that did not end as `ok`; those the scenario cancelled are left out",
         failure_rate,
     ),
     PointMetric(

@@ -100,10 +100,9 @@ def environment(run: RunRecord) -> tuple[Fact, ...]:
 
 
 def commands(run: RunRecord) -> tuple[str, ...]:
-    """The exact command that made the run, as a shell would take it."""
-    if not run.command:
-        return ()
-    return (shlex.join(map(str, run.command)),)
+    """The exact commands that made the run, as a shell would take them, in order."""
+    sittings = (run.command, *(resume.get("command") for resume in run.resumes))
+    return tuple(shlex.join(map(str, command)) for command in sittings if command)
 
 
 def notes(metrics: Mapping[str, Any], run: RunRecord | None) -> tuple[str, ...]:
@@ -118,7 +117,7 @@ def notes(metrics: Mapping[str, Any], run: RunRecord | None) -> tuple[str, ...]:
     if interrupted := _num_interrupted(metrics):
         found.append(
             f"{count(interrupted, 'request')} in flight at the interrupt: recorded as cancelled, "
-            "counted as not reached."
+            "counted as not reached and as failed."
         )
     unrecorded = sum(int(point["num_unrecorded"]) for point in metrics["points"])
     if unrecorded:

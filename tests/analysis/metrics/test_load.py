@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from analysis.metrics import PointMetric, registry
+from harness.records import INTERRUPTED_KIND
 from tests.builders.cohorts import point_of
 from tests.builders.runs import ms
 
@@ -29,6 +30,23 @@ def test_failure_rate_leaves_out_what_the_scenario_cancelled():
         pytest.approx(found.lo, abs=1e-4),
         pytest.approx(found.hi, abs=1e-4),
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("failure_rate", 2 / 3), ("first_try_failure_rate", 2 / 3), ("finished_share", 2 / 4)],
+)
+def test_what_the_runs_interrupt_ended_has_not_ended_well(name: str, value: float):
+    """One timed out, one interrupted, one well; one cancelled by the scenario: no cohort shrinks."""
+    outcomes = ["timeout", "cancelled", "cancelled", "ok"]
+    data = point_of(
+        4,
+        outcome=outcomes,
+        transport_outcome=outcomes,
+        error_kind=["total", INTERRUPTED_KIND, "hung_up", None],
+    )
+
+    assert value == of_point(name, data).value
 
 
 def test_first_try_failure_rate_counts_what_a_retry_saved():

@@ -8,9 +8,10 @@ import pytest
 
 from analysis.aggregate import summarise_run
 from analysis.report import DEFAULT_FORMATS, render
+from analysis.report.facts import commands
 from harness.records import INTERRUPTED_KIND, RequestRecord, RunStatus, TransportOutcome
 from tests.builders.cohorts import latency_run
-from tests.builders.runs import chunks_of, ms, record
+from tests.builders.runs import chunks_of, ms, record, run_record
 
 PIECE = 4_800  # 100 ms of 24 kHz s16le
 
@@ -90,6 +91,7 @@ def test_what_the_runs_interrupt_ended_stays_in_the_cohort(interrupted_run: Path
     assert (2, 10) == (point["num_interrupted"], point["n"])
     assert (10, 1, 0) == (ttfa["n"], ttfa["not_reached"], ttfa["excluded"])
     assert (10, 2, 0) == (e2e["n"], e2e["not_reached"], e2e["excluded"])
+    assert 0.2 == point["metrics"]["failure_rate"]["value"]["value"]
 
 
 def test_report_tells_an_interrupt_from_cancels_by_the_scenario(interrupted_run: Path):
@@ -99,3 +101,11 @@ def test_report_tells_an_interrupt_from_cancels_by_the_scenario(interrupted_run:
 
     assert "2 requests in flight at the interrupt" in page
     assert "by the scenario" not in page
+
+
+def test_every_sitting_of_a_run_is_told_with_its_command():
+    """The first command, then those that went on with the folder, each as a shell takes it."""
+    run = run_record(command=["earwitness", "run", "a b.yaml"])
+    run.resumes.append({"command": ["earwitness", "run", "--resume", "DIR"]})
+
+    assert ("earwitness run 'a b.yaml'", "earwitness run --resume DIR") == commands(run)
