@@ -108,7 +108,8 @@ def check_ports(
 ) -> None:
     """Refuse a run of cold connections that would use up the local ports.
 
-    Each closed connection keeps its port for a minute, so a rate times a minute must fit.
+    Each closed connection keeps its port for a minute, so a rate times a minute must fit; and as
+    often as each request may be tried, since a server that refuses one may refuse them all.
 
     Raises:
         ScenarioError: it does not; says what does.
@@ -116,13 +117,17 @@ def check_ports(
     if scenario.connections.mode is not ConnectionMode.COLD:
         return
     num_ports = _num_ports(port_range)
-    num_kept = _most_kept(scenario, schedules)
+    num_tries = 1 + scenario.retries.max
+    num_kept = num_tries * _most_kept(scenario, schedules)
     if num_ports is not None and num_kept > num_ports:
         fastest = max(plan.rate_rps for plan in schedules)
+        tries = f", each tried up to {num_tries} times," if num_tries > 1 else ""
+        fewer = "retry less, " if num_tries > 1 else ""
         raise ScenarioError(
-            f"connections.mode: cold at {fastest:g} a second keeps {num_kept} local "
+            f"connections.mode: cold at {fastest:g} a second{tries} keeps {num_kept} local "
             f"ports busy (each for {_TIME_WAIT_S:g} s after its close), this system has "
-            f"{num_ports}; use mode warm, or at most {num_ports / _TIME_WAIT_S:.0f} a second"
+            f"{num_ports}; use mode warm, {fewer}or at most "
+            f"{num_ports / _TIME_WAIT_S / num_tries:.0f} a second"
         )
 
 

@@ -197,6 +197,8 @@ class RunRecord:
     clock: anchor_utc, anchor_monotonic_ns, offsets (list of [run_ns, realtime_ns,
         uncertainty_ns]), stamp_source, steps.
     prompts: the set's name, its sha256 and how many prompts were chosen from it.
+    command: the command line of the first sitting.
+    resumes: one mapping per later sitting: resumed_utc, command, revision.
     """
 
     name: str
@@ -212,6 +214,7 @@ class RunRecord:
     clock: dict[str, Any] = field(default_factory=dict)
     prompts: dict[str, Any] = field(default_factory=dict)
     command: list[str] = field(default_factory=list)
+    resumes: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     schema_version: int = SCHEMA_VERSION
 

@@ -170,7 +170,8 @@ async def run_scenario(
     clock = RunClock()
     infos = await _identify_all(plan, clock, observer, stop)
     if is_resumed:
-        writer = _resumed(plan, folder, clock)
+        sitting = _sitting(plan, clock, environment=environment, command=command)
+        writer = _resumed(plan, folder, clock, sitting=sitting)
     else:
         head = _head(plan, infos, clock=clock, environment=environment, command=command)
         writer = RunWriter.create(folder, head, plan.schedules, redact=redactor(plan.secrets))
@@ -442,12 +443,24 @@ def remaining_points(run: RunRecord) -> tuple[Point, ...]:
     return tuple(remaining)
 
 
-def _resumed(plan: RunPlan, folder: Path, clock: RunClock) -> RunWriter:
+def _resumed(plan: RunPlan, folder: Path, clock: RunClock, *, sitting: dict[str, Any]) -> RunWriter:
     """Open a closed run for the points of this plan."""
     new_plans = _plans_to_add(open_run(folder).record, plan)
     writer = RunWriter.resume(folder, new_plans, redact=redactor(plan.secrets))
     _go_on(writer.run, clock)
+    writer.run.resumes.append(sitting)
     return writer
+
+
+def _sitting(
+    plan: RunPlan, clock: RunClock, *, environment: Environment, command: Sequence[str]
+) -> dict[str, Any]:
+    """When and how a run is gone on with, and by which revision of the code."""
+    return {
+        "resumed_utc": clock.anchor_utc,
+        "command": redacted(list(command), redactor(plan.secrets)),
+        "revision": environment.revision,
+    }
 
 
 def _plans_to_add(run: RunRecord, plan: RunPlan) -> list[Schedule]:

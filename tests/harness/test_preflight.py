@@ -83,6 +83,19 @@ def test_cold_connections_that_use_up_the_ports_are_refused(tmp_path: Path):
         )
 
 
+def test_every_try_of_a_request_needs_a_port_of_its_own(tmp_path: Path):
+    """400 connections fit into 500 ports; tried up to three times they do not."""
+    given, [plan] = _plan(400, **{"connections.mode": "cold"})
+    ports = _ports(tmp_path, "1001\t1500\n")
+    check_ports(given, [plan], port_range=ports)
+    retried = given.model_copy(update={"retries": given.retries.model_copy(update={"max": 2})})
+
+    with pytest.raises(
+        ScenarioError, match=r"tried up to 3 times, keeps 1200 local ports.*retry less.*3 a second"
+    ):
+        check_ports(retried, [plan], port_range=ports)
+
+
 def test_warm_connections_need_few_ports(tmp_path: Path):
     """They are kept and used again."""
     check_ports(*_plan(1_000), port_range=_ports(tmp_path, "1001\t1500\n"))

@@ -179,7 +179,12 @@ def test_an_interrupted_run_keeps_what_had_finished_and_can_go_on(tmp_path: Path
         num_partial = len(partial.requests)
         left = remaining_points(partial.record)
         resumed = _plan(server.base_url, arrivals=two, points=left)
-        again = _run(resumed, tmp_path / "run", is_resumed=True)
+        again = _run(
+            resumed,
+            tmp_path / "run",
+            is_resumed=True,
+            command=["earwitness", "run", "--resume", "run"],
+        )
 
     assert (RunStatus.INTERRUPTED, [True, False]) == (
         result.status,
@@ -192,6 +197,9 @@ def test_an_interrupted_run_keeps_what_had_finished_and_can_go_on(tmp_path: Path
     assert 4 + 8 == sum(whole.requests["point_id"].isin(whole_points))
     assert num_partial + 8 == len(whole.requests)
     assert 1 == len(whole.record.clock["earlier"])
+    (resume,) = whole.record.resumes
+    assert ["earwitness", "run", "--resume", "run"] == resume["command"]
+    assert resume["resumed_utc"] > whole.record.created_utc
 
 
 def test_requests_in_flight_at_an_interrupt_are_marked_as_such(tmp_path: Path):
