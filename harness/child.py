@@ -16,6 +16,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO
 
 from harness.clock import Clock
@@ -38,14 +39,21 @@ class ChildServer:
 
 @contextlib.contextmanager
 def start_child(
-    argv: Sequence[str], *, name: str, ready_s: float, clock: Clock
+    argv: Sequence[str], *, name: str, ready_s: float, clock: Clock, log: Path | None = None
 ) -> Iterator[ChildServer]:
     """Start a server, yield it once it is ready, stop it on the way out.
+
+    Args:
+        argv: of the server.
+        name: in messages.
+        ready_s: how long it may take to say that it is ready.
+        clock: of that time.
+        log: where its standard error is kept; nowhere unless given.
 
     Raises:
         EngineNotReadyError: it ended or stayed silent; the message holds the last thing it said.
     """
-    with tempfile.TemporaryFile() as stderr:
+    with tempfile.TemporaryFile() if log is None else log.open("w+b") as stderr:
         # Its own process group: Ctrl-C reaches this process alone, which then stops the child in
         # order, after the requests in flight were recorded.
         process = subprocess.Popen(

@@ -235,6 +235,7 @@ class CudaDriver:
         record it."""
         lane = self._lane(shape)
         lane.stream.wait_stream(self._cuda.current_stream(self._device))
+        # On the same stream as the recording: a library's handle keeps its memory by stream.
         with self._cuda.stream(lane.stream):
             program()
         lane.stream.synchronize()
@@ -406,6 +407,8 @@ class Graphs:
             inputs = self.inputs[shape.stage].view(shape.rows)
             self._driver.capture(shape, self._make_program(shape, inputs))
         after = self._driver.memory_bytes()
+        if not after:
+            return  # nobody counts, and nothing was recorded
         _LOG.info(
             "%d programs captured; device memory %.1f MiB before, %.1f MiB after",
             len(self._catalogue.shapes),

@@ -187,7 +187,8 @@ def _is_ours(record: logging.LogRecord) -> bool:
 
 def _set_up_logs() -> None:
     logging.basicConfig(format="earwitness: %(message)s", level=logging.WARNING)
-    logging.getLogger("reference_engine.requests").setLevel(logging.INFO)
+    for name in ("reference_engine.requests", "reference_engine.graphs"):
+        logging.getLogger(name).setLevel(logging.INFO)
     logging.getLogger("aiohttp.server").addFilter(_is_ours)
 
 
