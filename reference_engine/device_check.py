@@ -1,18 +1,24 @@
 """`python -m reference_engine.device_check`: does a device compute what the plain twins compute?
 
-Two parts, printed as one JSON object: every fused kernel against its twin, and the captured stages
-of a checkpoint against the same stages run by plain calls on plain kernels, on the same device.
-On a CPU the kernels run in Triton's interpreter, for which TRITON_INTERPRET=1 must be set.
+Two parts, printed as one JSON object: every fused kernel against its twin (`--kernels`), and the
+captured stages of checkpoints against the same stages run by plain calls on plain kernels, on the
+same device (`--checkpoint`). What raises is written down and the rest is still compared: time on a
+device is short. On a CPU kernels run in Triton's interpreter, for which TRITON_INTERPRET=1 must be
+set.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import importlib.metadata
+import importlib.util
 import json
 import os
+import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,7 +30,7 @@ from reference_engine.codec.weights import load_codec
 from reference_engine.config import Profile, Stages, load_profile
 from reference_engine.errors import ArgumentError, ReferenceEngineError
 from reference_engine.graphs import CpuDriver, GraphDriver, make_driver
-from reference_engine.kernels import REFERENCE_KERNELS
+from reference_engine.kernels import FUSED_NAMES, REFERENCE_KERNELS
 from reference_engine.kernels.parity import (
     FULL_SHAPES,
     TINY_SHAPES,
@@ -34,12 +40,12 @@ from reference_engine.kernels.parity import (
 from reference_engine.messages import SAMPLES_PER_CODEC_FRAME
 from reference_engine.model.sampling import SamplingSettings
 from reference_engine.model.text.prompts import PromptBuilder, TextLayout
-from reference_engine.model.text.tokenizer import load_tokenizer
+from reference_engine.model.text.tokenizer import TextTokenizer, load_tokenizer
 from reference_engine.model.tts_model import TtsModel
 from reference_engine.model.weights import load_model
 from reference_engine.model_runner import ModelPrompt, ModelRunner
 
-__all__ = ["StageResult", "check_stages", "main"]
+__all__ = ["Fault", "StageResult", "check_stages", "main"]
 
 _TEXTS = ("one two three", "yes", "a little more of this")
 _NUM_FRAMES = 6
@@ -77,17 +83,27 @@ class StageResult:
         return is_close and codes_agree and self.pcm_steps <= self.pcm_tolerance
 
 
-def check_stages(folder: Path, *, device: str, dtype: torch.dtype, stages: Stages) -> StageResult:
-    """Speak three short texts twice and compare.
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """What could not be compared, and why."""
+
+    what: str
+    text: str
+
+
+def check_stages(
+    model: TtsModel, codec: CodecModel, tokenizer: TextTokenizer, *, stages: Stages
+) -> StageResult:
+    """Speak three short texts twice, on the model's device, and compare.
 
     Raises:
-        CheckpointError, ReferenceEngineError: the folder or the device cannot be used.
+        ReferenceEngineError: the device cannot be used.
     """
-    model, codec = load_model(folder, device=device, dtype=dtype), load_codec(folder, device=device)
+    device, dtype = str(model.device), model.dtype
     plain = replace(model, kernels=REFERENCE_KERNELS), replace(codec, kernels=REFERENCE_KERNELS)
     profile = _profile(stages)
-    captured = _Speaker(folder, model, codec, profile, make_driver(device))
-    expected = _Speaker(folder, *plain, profile, CpuDriver())
+    captured = _Speaker(tokenizer, model, codec, profile, make_driver(device))
+    expected = _Speaker(tokenizer, *plain, profile, CpuDriver())
     for speaker in (captured, expected):
         speaker.prefill()
         speaker.frame()
@@ -141,7 +157,7 @@ class _Speaker:
 
     def __init__(
         self,
-        folder: Path,
+        tokenizer: TextTokenizer,
         model: TtsModel,
         codec: CodecModel,
         profile: Profile,
@@ -149,7 +165,7 @@ class _Speaker:
     ) -> None:
         self.runner = ModelRunner(model, codec, profile, driver)
         self._slots = list(range(1, _ROWS))
-        builder = PromptBuilder(model.config, load_tokenizer(folder, model.config))
+        builder = PromptBuilder(model.config, tokenizer)
         voice = builder.voice(sorted(model.config.speakers)[0])
         drawn = SamplingSettings.from_defaults(model.config.generation, ignore_eos=True)
         for slot, text in zip(self._slots, _TEXTS, strict=True):
@@ -196,53 +212,104 @@ class _Speaker:
         return [torch.from_numpy(row.astype("int64")) for row in rows if row is not None]
 
 
-def _check_kernels(device: str) -> list[ParityResult]:
+class _Findings:
+    """Results and faults, in the order they came."""
+
+    def __init__(self) -> None:
+        self.kernels: list[ParityResult] = []
+        self.stages: list[StageResult] = []
+        self.faults: list[Fault] = []
+
+    @property
+    def all_equal(self) -> bool:
+        """Whether everything was compared and nothing differs."""
+        results: list[ParityResult | StageResult] = [*self.kernels, *self.stages]
+        return not self.faults and all(each.is_equal for each in results)
+
+    @contextmanager
+    def noting(self, what: str) -> Iterator[None]:
+        """Turn what is raised inside into a fault.
+
+        Whatever it is: a kernel that does not compile, memory that runs out, a device that is lost.
+        """
+        try:
+            yield
+        except Exception as error:
+            self.faults.append(Fault(what, f"{type(error).__name__}: {error}"))
+
+
+def _has_triton() -> bool:
+    return importlib.util.find_spec("triton") is not None
+
+
+def _check_kernels(device: str, findings: _Findings) -> None:
     is_cpu = torch.device(device).type == "cpu"
     if is_cpu and os.environ.get("TRITON_INTERPRET") != "1":
         raise ArgumentError("on a CPU kernels run in Triton's interpreter: set TRITON_INTERPRET=1")
+    if not _has_triton():
+        raise ArgumentError("there are no fused kernels without Triton: install triton")
     from reference_engine.kernels.fused import FUSED_KERNELS
 
     shapes = TINY_SHAPES if is_cpu else FULL_SHAPES
-    return [
-        result
-        for dtype in (torch.float32, torch.bfloat16)
-        for result in check_kernels(FUSED_KERNELS, shapes=shapes, device=device, dtype=dtype)
-    ]
+    for dtype in (torch.float32, torch.bfloat16):
+        for name in FUSED_NAMES:
+            with findings.noting(f"{name} in {dtype}"):
+                findings.kernels += check_kernels(
+                    FUSED_KERNELS, shapes=shapes, device=device, dtype=dtype, names=(name,)
+                )
 
 
-def _check_all_stages(folders: Sequence[Path], device: str) -> list[StageResult]:
-    """fp32 everywhere; bf16 too where the device is meant for it."""
+def _check_all_stages(folders: Sequence[Path], device: str, findings: _Findings) -> None:
+    """fp32 everywhere; bf16 too where the device is meant for it. Each is loaded once."""
     is_cpu = torch.device(device).type == "cpu"
-    return [
-        check_stages(folder, device=device, dtype=dtype, stages=stages)
-        for folder in folders
-        for dtype in ((torch.float32,) if is_cpu else (torch.float32, torch.bfloat16))
-        for stages in Stages
-    ]
+    for folder in folders:
+        for dtype in (torch.float32,) if is_cpu else (torch.float32, torch.bfloat16):
+            model = load_model(folder, device=device, dtype=dtype)
+            codec = load_codec(folder, device=device)
+            tokenizer = load_tokenizer(folder, model.config)
+            for stages in Stages:
+                with findings.noting(f"{stages.value} stages of {folder.name} in {dtype}"):
+                    findings.stages.append(check_stages(model, codec, tokenizer, stages=stages))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Print the results; 1 where something differs, 2 where it could not be compared."""
+    """Print the results; 1 where something differs or failed, 2 where nothing could be compared."""
     parser = argparse.ArgumentParser(prog="python -m reference_engine.device_check")
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--checkpoint", type=Path, action="append", required=True, metavar="DIR")
+    parser.add_argument("--kernels", action="store_true")
+    parser.add_argument("--checkpoint", type=Path, action="append", default=[], metavar="DIR")
     given = parser.parse_args(argv)
+    findings = _Findings()
     try:
         make_driver(given.device)
-        kernels = _check_kernels(given.device)
-        stages = _check_all_stages(given.checkpoint, given.device)
+        if given.kernels:
+            _check_kernels(given.device, findings)
+        _check_all_stages(given.checkpoint, given.device, findings)
     except ReferenceEngineError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
-    results: list[ParityResult | StageResult] = [*kernels, *stages]
     report = {
-        "device": given.device,
-        "kernels": [_as_json(each) for each in kernels],
-        "stages": [_as_json(each) for each in stages],
-        "all_equal": all(each.is_equal for each in results),
+        "machine": _machine(given.device),
+        "kernels": [_as_json(each) for each in findings.kernels],
+        "stages": [_as_json(each) for each in findings.stages],
+        "faults": [dataclasses.asdict(each) for each in findings.faults],
+        "all_equal": findings.all_equal,
     }
     sys.stdout.write(json.dumps(report, indent=1) + "\n")
-    return 0 if report["all_equal"] else 1
+    return 0 if findings.all_equal else 1
+
+
+def _machine(device: str) -> dict[str, str]:
+    """What the results hold for."""
+    is_cuda = torch.device(device).type == "cuda"
+    name = str(torch.cuda.get_device_name(device)) if is_cuda else platform.processor() or "cpu"
+    return {
+        "device": device,
+        "name": name,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "triton": importlib.metadata.version("triton") if _has_triton() else "not installed",
+    }
 
 
 def _as_json(result: ParityResult | StageResult) -> dict[str, object]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,19 +19,18 @@ from tests.builders.checkpoints import Loaded
 @pytest.mark.parametrize("stages", list(Stages))
 def test_the_same_kernels_give_the_same_codes_and_samples(micro: Loaded, stages: Stages):
     """Prefill, six codec frames of three requests, and a chunk of each."""
-    result = check_stages(micro.folder, device="cpu", dtype=torch.float32, stages=stages)
+    result = check_stages(micro.model, micro.codec, micro.tokenizer, stages=stages)
 
     assert (0.0, 1.0, 0) == (result.hidden_error, result.codes_equal, result.pcm_steps)
     assert result.is_equal
 
 
-def test_a_kernel_that_is_a_little_off_is_found(micro: Loaded, monkeypatch: pytest.MonkeyPatch):
+def test_a_kernel_that_is_a_little_off_is_found(micro: Loaded):
     """A gate one percent too strong shows in the talker's hidden rows."""
     spoilt = replace(REFERENCE_KERNELS, silu_gate=lambda x: REFERENCE_KERNELS.silu_gate(x) * 1.01)
     model = replace(micro.model, kernels=spoilt)
-    monkeypatch.setattr(device_check, "load_model", lambda folder, **settings: model)
 
-    result = check_stages(micro.folder, device="cpu", dtype=torch.float32, stages=Stages.FUSED)
+    result = check_stages(model, micro.codec, micro.tokenizer, stages=Stages.FUSED)
 
     assert not result.is_equal
 
@@ -61,5 +61,40 @@ def test_kernels_on_a_cpu_ask_for_the_interpreter(
     """Compiled kernels cannot run there; the message says what to set."""
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
 
-    assert 2 == main(["--device", "cpu", "--checkpoint", str(tmp_path)])
+    assert 2 == main(["--device", "cpu", "--kernels"])
     assert "set TRITON_INTERPRET=1" in capsys.readouterr().err
+
+
+def test_what_raises_is_written_down_and_the_rest_compared(
+    micro: Loaded, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """One form of the stages loses its device; the other is still there, and the exit code is 1."""
+
+    def check(*loaded: object, stages: Stages) -> StageResult:
+        if stages is Stages.SPLIT:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+        return StageResult(stages.value, "float32", 0.0, 1e-3, 1.0, True, 0, 4)
+
+    monkeypatch.setattr(device_check, "check_stages", check)
+
+    code = main(["--device", "cpu", "--checkpoint", str(micro.folder)])
+
+    found = json.loads(capsys.readouterr().out)
+    assert 1 == code
+    assert ["fused"] == [each["stages"] for each in found["stages"]]
+    (fault,) = found["faults"]
+    assert "illegal memory access" in fault["text"]
+    assert not found["all_equal"]
+
+
+def test_the_results_name_what_they_hold_for(
+    micro: Loaded, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    """Device and versions, whatever was compared."""
+    equal = StageResult("fused", "float32", 0.0, 1e-3, 1.0, True, 0, 4)
+    monkeypatch.setattr(device_check, "check_stages", lambda *loaded, stages: equal)
+
+    assert 0 == main(["--device", "cpu", "--checkpoint", str(micro.folder)])
+
+    machine = json.loads(capsys.readouterr().out)["machine"]
+    assert ("cpu", torch.__version__) == (machine["device"], machine["torch"])

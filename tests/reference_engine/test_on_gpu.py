@@ -7,11 +7,14 @@ from pathlib import Path
 import pytest
 import torch
 
+from reference_engine.codec.weights import load_codec
 from reference_engine.config import Stages
 from reference_engine.device_check import check_stages
 from reference_engine.graphs import make_driver
 from reference_engine.kernels import kernels_for
 from reference_engine.kernels.parity import FULL_SHAPES, check_kernels
+from reference_engine.model.text.tokenizer import load_tokenizer
+from reference_engine.model.weights import load_model
 
 pytestmark = [
     pytest.mark.gpu,
@@ -30,7 +33,11 @@ def test_every_kernel_equals_its_twin_at_the_real_shapes(dtype: torch.dtype):
 @pytest.mark.parametrize("stages", list(Stages))
 def test_captured_stages_equal_plain_calls(tiny_folder: Path, stages: Stages):
     """Codes to the last, samples within rounding, on fused kernels in recorded graphs."""
-    result = check_stages(tiny_folder, device="cuda", dtype=torch.float32, stages=stages)
+    model = load_model(tiny_folder, device="cuda", dtype=torch.float32)
+    codec = load_codec(tiny_folder, device="cuda")
+    tokenizer = load_tokenizer(tiny_folder, model.config)
+
+    result = check_stages(model, codec, tokenizer, stages=stages)
 
     assert result.is_equal, result
 
