@@ -182,6 +182,34 @@ def test_bench_voicing_against_the_recognisers_first_word():
     assert median["voicing"] < median["recogniser's first word"]
 
 
+@pytest.mark.bench
+@pytest.mark.timeout(900)
+def test_bench_voicing_on_many_sentences():
+    """Error on 60 sentences behind known silence, and behind 300 ms of noise and a pause."""
+    random = np.random.default_rng(1)
+    errors: dict[str, list[float]] = {"silence": [], "noise and a pause": []}
+    for samples in _clips(60):
+        truth = find_onset(samples, VOICE_RATE_HZ)
+        lead_ms = float(random.uniform(0.0, 1500.0))
+        leads = {
+            "silence": silence(lead_ms, VOICE_RATE_HZ),
+            "noise and a pause": np.concatenate(
+                [noise(300, VOICE_RATE_HZ, level_dbfs=-30.0), silence(200, VOICE_RATE_HZ)]
+            ),
+        }
+        for name, lead in leads.items():
+            truth_ms = 1000 * len(lead) / VOICE_RATE_HZ
+            found = speech_ms(clip(lead, samples[truth.sample :]), VOICE_RATE_HZ)
+            errors[name].append(np.inf if found is None else found - truth_ms)
+    for name, found in errors.items():
+        size = np.sort(np.abs(found))
+        print(f"behind {name}: n {len(size)}, within 2 ms {(size <= 2).sum()}, the others"
+              f" {', '.join(f'{each:.1f}' for each in size[size > 2])} ms,"
+              f" largest within {size[size <= 2].max():.2f} ms")  # fmt: skip
+
+    assert all(np.quantile(np.abs(found), 0.9) <= 10.0 for found in errors.values())
+
+
 def _clips(count: int) -> list[NDArray[np.float32]]:
     prompts = load_prompts("voice-agent", tags=["wer", "short"]).prompts[:count]
     with embedded_server(mode="sentence") as base_url:

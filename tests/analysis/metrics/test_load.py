@@ -37,7 +37,7 @@ def test_failure_rate_leaves_out_what_the_scenario_cancelled():
     [("failure_rate", 2 / 3), ("first_try_failure_rate", 2 / 3), ("finished_share", 2 / 4)],
 )
 def test_what_the_runs_interrupt_ended_has_not_ended_well(name: str, value: float):
-    """One timed out, one interrupted, one well; one cancelled by the scenario: no cohort shrinks."""
+    """One timed out, one interrupted, one well; one that the scenario cancelled does not count."""
     outcomes = ["timeout", "cancelled", "cancelled", "ok"]
     data = point_of(
         4,
