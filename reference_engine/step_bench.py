@@ -119,7 +119,9 @@ def measure_steps(
     steps: dict[Shape, StepTime] = {}
     waits = _Waits([], [], [])
     for each in stages or (profile.stages,):
-        desk.time_all(profile.model_copy(update={"stages": each}), max_rows, steps, waits)
+        chosen = profile.model_copy(update={"stages": each})
+        # Codec and prefill are the same in both forms: known by now, not recorded once more.
+        desk.time_all(_without_the_rest(chosen) if steps else chosen, max_rows, steps, waits)
     return StepBench(
         checkpoint=str(folder),
         device=desk.device_name,
@@ -261,7 +263,7 @@ class _Desk:
 
     def _launch_us(self, profile: Profile, shape: Shape, launches: int) -> float:
         """Time of a small step that is launched kernel by kernel, a kernel."""
-        runner = self._runner(profile, shape.rows, is_plain=True)
+        runner = self._runner(_without_the_rest(profile), shape.rows, is_plain=True)
         launch = _launcher(runner, shape)
         spent = [self._once(runner, launch, _batch(shape), 1) for _ in range(self._num_calls)]
         runner.close()
@@ -282,6 +284,14 @@ def _up_to(profile: Profile, max_rows: int) -> Profile:
         "prefix_kv": True,  # so that admission prefills nothing
     }
     return profile.model_copy(update=update)
+
+
+def _without_the_rest(profile: Profile) -> Profile:
+    """The profile with one small bucket of the stages that are no codec frame."""
+    buckets = profile.buckets
+    names = ("prefill_rows", "prefill_tokens", "codec_rows", "codec_frames")
+    firsts = {name: getattr(buckets, name)[:1] for name in names}
+    return profile.model_copy(update={"buckets": buckets.model_copy(update=firsts)})
 
 
 def _batch(shape: Shape) -> Batch:

@@ -40,6 +40,7 @@ class BenchRequest:
     device: str = "cpu"
     dtype: str | None = None
     max_rows: int = 32
+    num_calls: int = 12
     costs_out: Path | None = None
     # Interpreter of the official package to race against; None for no race.
     official_python: Path | None = None
@@ -119,6 +120,7 @@ def _time_steps(folder: Path, request: BenchRequest, profile: Profile) -> StepBe
         device=request.device,
         dtype=dtype,
         max_rows=request.max_rows,
+        num_calls=request.num_calls,
         stages=tuple(Stages) if request.costs_out else (),
     )
 

@@ -139,6 +139,9 @@ def engine_bench(
     max_rows: Annotated[
         int, typer.Option("--max-rows", min=1, help="Leave shapes of more rows out.")
     ] = 32,
+    calls: Annotated[
+        int, typer.Option("--calls", min=2, max=1000, help="Calls to time at each shape.")
+    ] = 12,
     costs_out: CostsOutOption = None,
     compare_official: CompareOption = False,
     official_python: Annotated[
@@ -160,6 +163,7 @@ def engine_bench(
             device=device,
             dtype=dtype,
             max_rows=max_rows,
+            num_calls=calls,
             costs_out=costs_out,
             official_python=official_python if compare_official else None,
             is_json=json_,
