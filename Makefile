@@ -16,6 +16,9 @@ REFERENCE_DEMO_DIR ?= results/reference-demo
 # and what else it lacks is brought along by `make gpu-wheels`, since it may have no network.
 GPU_CHECK_DEVICE ?= cuda
 GPU_CHECK_DIR ?= results/gpu-check-$(GPU_CHECK_DEVICE)
+# A file such as out/gpu-check.tar.gz, where only a few small files can be brought back.
+GPU_CHECK_PACK ?=
+GPU_CHECK_ARGS ?=
 GPU_PYTHON ?= $(if $(filter cpu,$(GPU_CHECK_DEVICE)),$(BIN)/python,python3)
 GPU_PYTHON_VERSION ?= 3.12
 GPU_WHEELS := build/gpu-wheels
@@ -97,7 +100,8 @@ gpu-check: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),$(VENV)/.dev-installed)
 		$(GPU_PYTHON) -m pip install -q --no-index --no-deps --upgrade --target $(GPU_SITE) \
 			$(GPU_WHEELS)/*.whl; fi
 	PYTHONPATH=$(CURDIR):$(CURDIR)/$(GPU_SITE) $(GPU_PYTHON) -m harness.cli gpu-check \
-		--device $(GPU_CHECK_DEVICE) -o $(GPU_CHECK_DIR)
+		--device $(GPU_CHECK_DEVICE) -o $(GPU_CHECK_DIR) \
+		$(if $(GPU_CHECK_PACK),--pack $(GPU_CHECK_PACK)) $(GPU_CHECK_ARGS)
 
 clean:
 	rm -rf $(VENV) $(ORACLE) build *.egg-info

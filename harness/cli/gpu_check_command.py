@@ -1,8 +1,9 @@
 """What `earwitness gpu-check` does: one short run that says what the engine is worth on a device.
 
 Parts run in order of what would be missed most, each in processes of its own and each writing its
-result as it ends, so that a run cut short still leaves something. A part for which the time left
-does not suffice is left out and named.
+result as it ends, so that a run cut short still leaves something: with `--pack` also as one file,
+for machines that let only a few small ones out. A part for which the time left does not suffice is
+left out and named.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +26,7 @@ import yaml
 
 from harness.child import start_child
 from harness.cli.extras import require_reference
+from harness.cli.gpu_check_figures import RateFigures, figure_lines, read_figures
 from harness.clock import Clock
 from harness.config_errors import hint
 from harness.errors import HarnessError, ScenarioError
@@ -34,7 +38,8 @@ _RANDOM_WEIGHTS = (
     "random weights: the first silent codec frame is assumed, lengths follow from the text; what is"
     " timed is the first routed PCM after the silent frame, never an audible time to first audio"
 )
-_GPU_RATES = "1,4,10,20,40,60"
+_GPU_RATES = (1.0, 4.0, 10.0, 20.0, 40.0, 60.0)
+_RUNG_RATES = (4.0, 20.0)  # one that is easy and one that is not: more rungs in the same time
 _CPU_SHARES = (0.2, 0.4, 0.7)  # of the capacity that the bench suggests
 _PROFILES = ("ttfa", "adaptive")
 # As time allows, what matters most first.
@@ -43,6 +48,8 @@ _RUNGS = (
     "without-chunk-ramp", "without-prefix-kv", "without-side-stream-eos",
 )  # fmt: skip
 _MEASURE_S, _WARMUP_S, _DRAIN_S = 15.0, 2.0, 8.0
+_POINT_S = _MEASURE_S + _WARMUP_S + 5.0  # a typical drain, and what lies between two points
+_START_S = 30.0  # loading, recording every shape, one warm-up request; and the figures afterwards
 _READY_S = 120.0
 _INVALID_POINT = 3  # exit code of a run that is whole, but of which a point cannot be trusted
 # About 5.2 codec frames a word and 6 characters a word with its space.
@@ -58,6 +65,7 @@ class GpuCheckRequest:
     device: str
     shape: str | None
     budget_s: float
+    pack: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +77,7 @@ class PartResult:
     seconds: float
     files: tuple[str, ...] = ()
     note: str = ""
+    figures: tuple[RateFigures, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +86,7 @@ class _Left:
 
     files: tuple[str, ...] = ()
     note: str = ""
+    figures: tuple[RateFigures, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +125,11 @@ def run_gpu_check(request: GpuCheckRequest, *, clock: Clock) -> tuple[PartResult
 
     Raises:
         RunFolderError: the folder exists already, or cannot be made.
+        ScenarioError: the archive exists already.
     """
     check_folder(request.out)
+    if request.pack is not None and request.pack.exists():
+        raise ScenarioError(f"--pack: {request.pack} exists already; name a new file")
     request.out.mkdir(parents=True)
     results: list[PartResult] = []
     # Gigabytes of noise that anybody can make again: not among the results.
@@ -125,13 +138,25 @@ def run_gpu_check(request: GpuCheckRequest, *, clock: Clock) -> tuple[PartResult
         for part in check.parts():
             results.append(check.run(part))
             check.write_summary(results)
-            typer.echo(_line(results[-1]), err=True)
+            if request.pack is not None:
+                _pack(request.out, request.pack)
+            typer.echo("\n".join(_lines(results[-1])), err=True)
     return tuple(results)
 
 
-def _line(result: PartResult) -> str:
+def _lines(result: PartResult) -> list[str]:
     note = f": {result.note}" if result.note else ""
-    return f"{result.status:>8}  {result.seconds:6.1f} s  {result.name}{note}"
+    first = f"{result.status:>8}  {result.seconds:6.1f} s  {result.name}{note}"
+    return [first, *figure_lines(result.figures)]
+
+
+def _pack(folder: Path, archive: Path) -> None:
+    """Everything so far in one file; the one before stays until this one is whole."""
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    growing = archive.with_name(f"{archive.name}.part")
+    with tarfile.open(growing, "w:gz") as packed:
+        packed.add(folder, arcname=folder.name)
+    growing.replace(archive)
 
 
 class _PartFailedError(HarnessError):
@@ -153,19 +178,22 @@ class _Check:
 
     def parts(self) -> list[_Part]:
         """In order."""
-        points = len(_CPU_SHARES) if self._is_cpu else len(_GPU_RATES.split(","))
-        serve_s = points * (_MEASURE_S + _WARMUP_S + 4) + 30
         return [
-            _Part("checkpoints", 30, self._make_checkpoints),
-            _Part("kernels and captured stages against their twins", 60, self._compare),
+            _Part("kernels against their twins, while checkpoints are made", 60, self._begin),
+            _Part("captured stages against plain calls", 45, self._compare_stages),
             _Part("engine bench and cost table", 60, self._bench),
-            *(_Part(f"serve {name}", serve_s, self._serving(name)) for name in _PROFILES),
+            *(self._serving(profile, self._rates) for profile in _PROFILES),
+            # What an optimisation is worth on a CPU says nothing about a GPU.
             *(
-                _Part(f"serve ladder/{rung}", serve_s, self._serving(f"ladder/{rung}"))
-                # What an optimisation is worth on a CPU says nothing about a GPU.
+                self._serving(f"ladder/{rung}", lambda: _RUNG_RATES)
                 for rung in (() if self._is_cpu else _RUNGS)
             ),
         ]
+
+    def _serving(self, profile: str, rates: Callable[[], Sequence[float]]) -> _Part:
+        """Rates may depend on what earlier parts found, how many there are may not."""
+        needs_s = _START_S + len(rates()) * _POINT_S
+        return _Part(f"serve {profile}", needs_s, lambda: self._serve(profile, rates()))
 
     def run(self, part: _Part) -> PartResult:
         """Run one part, or say why not."""
@@ -178,7 +206,7 @@ class _Check:
         except HarnessError as error:
             left, status = _Left(note=str(error)), "failed"
         seconds = round((self._clock.now_ns() - start_ns) / 1e9, 1)
-        return PartResult(part.name, status, seconds, left.files, left.note)
+        return PartResult(part.name, status, seconds, left.files, left.note, left.figures)
 
     def write_summary(self, results: Sequence[PartResult]) -> None:
         """What there is so far; written anew after each part."""
@@ -196,43 +224,53 @@ class _Check:
 
     # -- parts -------------------------------------------------------------------------------------
 
-    def _make_checkpoints(self) -> _Left:
-        """The shape to serve, and the tiny one, on which codes must agree to the last."""
-        for shape in sorted({self._shape, "tiny"}):
-            folder = str(self._checkpoints / shape)
-            self._earwitness("checkpoint", "make", folder, "--shape", shape)
-        return _Left()
+    def _begin(self) -> _Left:
+        """Both at once: one part needs the device and the other does not."""
+        with ThreadPoolExecutor(2) as pool:
+            making = pool.submit(self._make_checkpoints)
+            kernels = self._compare("kernels.json", ["--kernels"])
+            making.result()
+        return kernels
 
-    def _compare(self) -> _Left:
-        shapes = sorted({self._shape, "tiny"})
-        folders = [f"--checkpoint={self._checkpoints / each}" for each in shapes]
+    def _make_checkpoints(self) -> None:
+        """The shape to serve, and the tiny one, on which codes must agree to the last."""
+        for shape in self._shapes:
+            self._earwitness("checkpoint", "make", str(self._checkpoints / shape), "--shape", shape)
+
+    @property
+    def _shapes(self) -> list[str]:
+        return sorted({self._shape, "tiny"})
+
+    def _compare_stages(self) -> _Left:
+        folders = [f"--checkpoint={self._checkpoints / shape}" for shape in self._shapes]
+        return self._compare("stages.json", folders)
+
+    def _compare(self, name: str, arguments: Sequence[str]) -> _Left:
         environment = {**os.environ, **({"TRITON_INTERPRET": "1"} if self._is_cpu else {})}
-        name = "equality.json"
         self._process(
             ["-P", "-W", "ignore", "-m", "reference_engine.device_check",
-             f"--device={self._device}", *folders],
+             f"--device={self._device}", *arguments],
             save_as=name,
             environment=environment,
         )  # fmt: skip
         return _Left((name,))
 
     def _bench(self) -> _Left:
+        extent = ["--max-rows=128"]
+        if self._is_cpu:  # few shapes and calls: there the point is that a table comes of it
+            extent = ["--profile=cpu", "--max-rows=2", "--calls=3"]
         self._earwitness(
-            "engine-bench", "--json", "--streams=8", "--turns=1000",
+            "engine-bench", "--json", "--streams=8", "--turns=1000", *extent,
             f"--checkpoint={self._checkpoint}", f"--device={self._device}",
-            f"--max-rows={2 if self._is_cpu else 128}",
             f"--costs-out={self._out / 'costs.yaml'}",
             save_as="bench.json",
         )  # fmt: skip
         return _Left(("bench.json", "costs.yaml"))
 
-    def _serving(self, profile: str) -> Callable[[], _Left]:
-        return lambda: self._serve(profile)
-
-    def _serve(self, profile: str) -> _Left:
+    def _serve(self, profile: str, rates: Sequence[float]) -> _Left:
         """One server under the harness, client and server on cores of their own."""
         name = f"serve-{profile.replace('/', '-')}"
-        scenario = self._write_scenario(name)
+        scenario = self._write_scenario(name, rates)
         half = max(1, len(self._cores) // 2)
         server_cores, client_cores = self._cores[:half], self._cores[half:] or self._cores
         os.sched_setaffinity(0, server_cores)
@@ -240,6 +278,7 @@ class _Check:
             child = start_child(
                 [sys.executable, *self._server_arguments(profile)],
                 name="reference", ready_s=min(_READY_S, self._left_s()), clock=self._clock,
+                log=self._out / f"{name}-server.txt",
             )  # fmt: skip
             with child as server:
                 os.sched_setaffinity(0, client_cores)
@@ -251,7 +290,8 @@ class _Check:
         finally:
             os.sched_setaffinity(0, self._cores)
         note = "a point is invalid; its figures must not be used" if code else ""
-        return _Left((name, scenario.name, f"{name}.txt"), note)
+        files = (name, scenario.name, f"{name}.txt", f"{name}-server.txt")
+        return _Left(files, note, read_figures(self._out / name))
 
     def _server_arguments(self, profile: str) -> list[str]:
         settings = [
@@ -270,21 +310,26 @@ class _Check:
     def _checkpoint(self) -> Path:
         return self._checkpoints / self._shape
 
-    def _write_scenario(self, name: str) -> Path:
+    def _rates(self) -> Sequence[float]:
+        """Of the profiles that are held to the goals."""
+        if not self._is_cpu:
+            return _GPU_RATES
+        # A machine too slow for one request a second is loaded as if it were not: three rates with
+        # hardly an arrival each would show nothing.
+        return [round(share * max(1.0, self._capacity_rps()), 2) for share in _CPU_SHARES]
+
+    def _write_scenario(self, name: str, rates: Sequence[float]) -> Path:
         path = self._out / f"{name}.yaml"
-        rates = [float(rate) for rate in _GPU_RATES.split(",")]
-        if self._is_cpu:
-            # A machine too slow for one request a second is loaded as if it were not: three rates
-            # with hardly an arrival each would show nothing.
-            rates = [round(share * max(1.0, self._capacity_rps()), 2) for share in _CPU_SHARES]
         scenario = {
             "schema": 1,
             "name": f"{name}-random-weights",
             "engines": [{"contract": "reference", "params": {"voice": "ryan", "ignore_eos": True}}],
-            "arrivals": {"process": "poisson", "rates_rps": rates, "seeds": [1]},
+            "arrivals": {"process": "poisson", "rates_rps": list(rates), "seeds": [1]},
             "phases": {"warmup_s": _WARMUP_S, "measure_s": _MEASURE_S, "drain_s": _DRAIN_S},
             "prompts": {"set": "voice-agent", "tags": ["wer", "short"]},
             "timeouts": {"ready_s": 60.0, "first_audio_s": 30.0, "total_s": 60.0},
+            # Noise has no onset: an audible time that is made of it would mean nothing.
+            "recording": {"audio": "none"},
         }
         path.write_text(yaml.safe_dump(scenario, sort_keys=False), encoding="utf-8")
         return path

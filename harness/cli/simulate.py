@@ -183,7 +183,15 @@ def gpu_check(
         typer.Option(
             "--budget", min=0, help="Seconds after which no further part begins.", callback=finite
         ),
-    ] = 570.0,
+    ] = 560.0,
+    pack: Annotated[
+        Path | None,
+        typer.Option(
+            "--pack",
+            help="Also keep everything in one .tar.gz, written anew as each part ends.",
+            show_default=False,
+        ),
+    ] = None,
     json_: JsonOption = False,
 ) -> None:
     """Check and measure the reference engine on a device in one short run, without a network.
@@ -197,7 +205,7 @@ def gpu_check(
     from harness.cli.gpu_check_command import GpuCheckRequest, check_device, run_gpu_check
     from harness.clock import RunClock
 
-    request = GpuCheckRequest(out=out, device=device, shape=shape, budget_s=budget)
+    request = GpuCheckRequest(out=out, device=device, shape=shape, budget_s=budget, pack=pack)
     check_device(request)
     results = run_gpu_check(request, clock=RunClock())
     if json_:

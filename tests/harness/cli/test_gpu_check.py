@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import tarfile
+import threading
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,8 +19,10 @@ from harness.cli.gpu_check_command import (
     check_device,
     run_gpu_check,
 )
+from harness.cli.gpu_check_figures import RateFigures, figure_lines, read_figures
 from harness.clock import FakeClock
 from harness.errors import HarnessError, RunFolderError, ScenarioError
+from harness.scenario import load_scenario
 
 SECOND = 1_000_000_000
 
@@ -33,8 +39,9 @@ class Parts:
         self.ran: list[str] = []
 
     def __getattr__(self, name: str):
-        def part(check: _Check, *arguments: str) -> _Left:
-            self.ran.append("_".join((name, *arguments)))
+        def part(check: _Check, *arguments: object) -> _Left:
+            # What a profile is served with comes after its name.
+            self.ran.append("_".join((name, *map(str, arguments[:1]))))
             self.clock.advance_ns(round(self.seconds * SECOND))
             if name in self.failing:
                 raise HarnessError("exit code 1: it said so")
@@ -51,7 +58,7 @@ def clock() -> FakeClock:
 def _run(
     monkeypatch: pytest.MonkeyPatch, parts: Parts, request: GpuCheckRequest
 ) -> tuple[PartResult, ...]:
-    for name in ("_make_checkpoints", "_compare", "_bench", "_serve"):
+    for name in ("_begin", "_compare_stages", "_bench", "_serve"):
         monkeypatch.setattr(_Check, name, getattr(parts, name))
     return run_gpu_check(request, clock=parts.clock)
 
@@ -65,7 +72,7 @@ def test_equality_comes_first_and_serving_last(
     results = _run(monkeypatch, parts, _request(tmp_path / "out"))
 
     assert [
-        "_make_checkpoints", "_compare", "_bench", "_serve_ttfa", "_serve_adaptive",
+        "_begin", "_compare_stages", "_bench", "_serve_ttfa", "_serve_adaptive",
     ] == parts.ran  # fmt: skip
     assert {("done", 40.0)} == {(each.status, each.seconds) for each in results}
 
@@ -106,7 +113,7 @@ def test_the_summary_says_what_random_weights_cannot_tell(
 
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert ("cpu", "tiny", 5) == (summary["device"], summary["shape"], len(summary["parts"]))
-    assert ["_compare.json"] == summary["parts"][1]["files"]
+    assert ["_compare_stages.json"] == summary["parts"][1]["files"]
     assert "never an audible time" in summary["weights"]
 
 
@@ -143,46 +150,100 @@ def test_rates_on_a_cpu_follow_what_the_bench_saw(clock: FakeClock, tmp_path: Pa
     (tmp_path / "bench.json").write_text(json.dumps({"steps": steps}))
     check = _Check(_request(tmp_path), tmp_path, clock)
 
-    text = check._write_scenario("serve-ttfa").read_text()
-
-    assert [0.22, 0.44, 0.78] == [
-        float(line.removeprefix("  - ")) for line in text.splitlines() if line.startswith("  - 0")
-    ]
+    assert [0.22, 0.44, 0.78] == check._rates()
 
 
 def test_a_slow_cpu_still_gets_three_rates(clock: FakeClock, tmp_path: Path):
     """No bench, half a bench, or a hundredth of a request a second: as for one a second."""
     check = _Check(_request(tmp_path), tmp_path, clock)
-    without = check._write_scenario("a").read_text()
+    without = check._rates()
     (tmp_path / "bench.json").write_text("")
-    assert without.partition("\n")[2] == check._write_scenario("a").read_text().partition("\n")[2]
+    with_half = check._rates()
     steps = [
         {"stage": stage, "rows": 1, "width": 1, "device_ms": 1000.0} for stage in ("frame", "codec")
     ]
     (tmp_path / "bench.json").write_text(json.dumps({"steps": steps}))
 
-    assert all(f"- {rate}\n" in without for rate in (0.2, 0.4, 0.7))
-    assert all(f"- {rate}\n" in check._write_scenario("b").read_text() for rate in (0.2, 0.4, 0.7))
+    assert [0.2, 0.4, 0.7] == without == with_half == check._rates()
 
 
 def test_a_gpu_is_loaded_at_the_rates_others_published(clock: FakeClock, tmp_path: Path):
-    """1, 4, 10 and 20 a second, and beyond."""
+    """1, 4, 10 and 20 a second, and beyond; fifteen seconds each."""
     check = _Check(_request(tmp_path, device="cuda"), tmp_path, clock)
 
-    text = check._write_scenario("serve-ttfa").read_text()
+    scenario = load_scenario(check._write_scenario("serve-ttfa", check._rates()))
 
-    assert all(f"- {rate}.0" in text for rate in (1, 4, 10, 20, 40, 60))
+    assert (1, 4, 10, 20, 40, 60) == tuple(scenario.arrivals.rates_rps)
+    assert 15.0 == scenario.phases.measure_s
 
 
-def test_the_written_scenario_is_a_valid_one(clock: FakeClock, tmp_path: Path):
-    """What the harness refuses would be noticed only on the rented machine."""
-    from harness.scenario import load_scenario
-
+def test_noise_is_not_kept_and_so_never_called_audible(clock: FakeClock, tmp_path: Path):
+    """The scenario of every part records times and sizes alone."""
     check = _Check(_request(tmp_path, device="cuda"), tmp_path, clock)
 
-    scenario = load_scenario(check._write_scenario("serve-ttfa"))
+    scenario = load_scenario(check._write_scenario("serve-ttfa", [1.0]))
 
-    assert "serve-ttfa-random-weights" == scenario.name
+    assert ("serve-ttfa-random-weights", "none") == (scenario.name, scenario.recording.audio)
+
+
+def test_what_there_is_so_far_is_one_archive(
+    monkeypatch: pytest.MonkeyPatch, clock: FakeClock, tmp_path: Path
+):
+    """Written anew as each part ends, so that a run that is killed leaves the parts before."""
+    pack = tmp_path / "kept" / "check.tar.gz"
+    request = replace(_request(tmp_path / "out"), pack=pack)
+    seen: list[int] = []
+
+    class Watched(Parts):
+        def __getattr__(self, name: str):
+            part = super().__getattr__(name)
+
+            def looking(check: _Check, *arguments: object) -> _Left:
+                seen.append(_num_parts(pack) if pack.is_file() else 0)
+                return part(check, *arguments)
+
+            return looking
+
+    _run(monkeypatch, Watched(clock), request)
+
+    assert [0, 1, 2, 3, 4] == seen
+    assert 5 == _num_parts(pack)
+    assert [pack] == list(pack.parent.iterdir())
+    with pytest.raises(ScenarioError, match="exists already; name a new file"):
+        run_gpu_check(replace(request, out=tmp_path / "other"), clock=clock)
+
+
+def _num_parts(pack: Path) -> int:
+    with tarfile.open(pack) as packed:
+        summary = packed.extractfile("out/summary.json")
+        assert summary is not None
+        return len(json.load(summary)["parts"])
+
+
+def test_figures_are_of_the_first_routed_pcm(tmp_path: Path):
+    """Median, p95, failures and underruns of each rate; what was never reached stays open."""
+    metrics = {
+        "ttfp": {"p50": {"value": 12.34}, "p95": {"value": None}},
+        "underrun_rate": {"value": {"value": 0.25}},
+    }
+    point = {
+        "rate_rps": 4.0, "n": 60, "outcomes": {"ok": 57, "timeout": 3},
+        "validity": {"verdict": "suspect"}, "metrics": metrics,
+    }  # fmt: skip
+    (tmp_path / "derived").mkdir()
+    (tmp_path / "derived" / "metrics.json").write_text(json.dumps({"points": [point]}))
+
+    figures = read_figures(tmp_path)
+
+    assert (RateFigures(4.0, 60, 3, 12.34, None, 0.25, "suspect"),) == figures
+    title, _, row = figure_lines(figures)
+    assert "first routed PCM after the silent frame" == title.strip()
+    assert ["4", "60", "3", "12.3", "-", "25.0%", "suspect"] == row.split()
+
+
+def test_a_run_without_figures_has_no_table(tmp_path: Path):
+    """It was cut short, or could not be read."""
+    assert ((), []) == (read_figures(tmp_path), figure_lines(()))
 
 
 @pytest.mark.parametrize("profile", ["ttfa", "adaptive", "ladder/without-capture"])
@@ -208,3 +269,22 @@ def test_a_process_may_end_with_a_code_that_is_named(clock: FakeClock, tmp_path:
     assert "seen\n" == (tmp_path / "out.txt").read_text()
     with pytest.raises(HarnessError, match="exit code 3: seen"):
         check._process(program)
+
+
+def test_checkpoints_are_made_beside_the_kernels(
+    monkeypatch: pytest.MonkeyPatch, clock: FakeClock, tmp_path: Path
+):
+    """Neither waits for the other; a checkpoint that fails fails the part."""
+    check = _Check(_request(tmp_path), tmp_path, clock)
+    both = threading.Barrier(2, timeout=10)
+
+    def run(arguments: Sequence[str], **settings: object) -> int:
+        both.wait()
+        if "checkpoint" in arguments:
+            raise HarnessError("no space left")
+        return 0
+
+    monkeypatch.setattr(check, "_process", run)
+
+    with pytest.raises(HarnessError, match="no space left"):
+        check._begin()
