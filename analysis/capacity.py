@@ -85,6 +85,7 @@ class Capacity:
 
     lo_rps None: not even the lowest rate met it; hi_rps None: no rate failed. best_rps: the highest
     rate that at least half of the seeds met. listeners: at lo_rps, how many people that serves.
+    is_simulated: read from a model's numbers.
     """
 
     engine: str
@@ -95,6 +96,7 @@ class Capacity:
     best_rps: float | None
     listeners: float | None
     curve: tuple[CurvePoint, ...]
+    is_simulated: bool = False
 
 
 # -- one point against the objective --------------------------------------------------------------
@@ -157,7 +159,8 @@ def read_capacity(run: RunEvidence, slo: Slo) -> list[Capacity]:
         wer = (run.wer.get(engine) or {}).get("value")
         points = [point for point in run.points if point.engine == engine]
         trials = [trial_of(point, slo, wer=wer) for point in points]
-        answers.append(_answer(engine, slo, trials))
+        answer = _answer(engine, slo, trials)
+        answers.append(replace(answer, is_simulated=run.is_simulated))
     return answers
 
 

@@ -9,6 +9,8 @@ from typing import Any
 
 from analysis.capacity import Capacity, CapacityStatus, CurvePoint
 from analysis.cost import Pricing, cost_at_capacity
+from analysis.evidence import SIMULATED_NOTE
+from harness.records import RunKind
 
 __all__ = ["capacity_json", "capacity_text"]
 
@@ -26,6 +28,8 @@ def capacity_text(answers: Sequence[Capacity], *, pricing: Pricing | None = None
     lines: list[str] = []
     for found in answers:
         lines.append(f"{found.engine}: {_interval(found)}")
+        if found.is_simulated:
+            lines.append(f"  {SIMULATED_NOTE}")
         lines.append(f"  objective: {found.objective}")
         if _STATUS[found.status]:
             lines.append(f"  {_STATUS[found.status]}")
@@ -75,6 +79,7 @@ def _row(point: CurvePoint) -> str:
 def _answer_json(found: Capacity) -> dict[str, Any]:
     return {
         "engine": found.engine,
+        "kind": (RunKind.SIMULATED if found.is_simulated else RunKind.MEASURED).value,
         "objective": found.objective,
         "status": found.status.value,
         "lo_rps": found.lo_rps,

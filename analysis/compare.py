@@ -15,7 +15,13 @@ from pathlib import Path
 import numpy as np
 
 from analysis.errors import NotComparableError
-from analysis.evidence import PointEvidence, RunEvidence, load_evidence, machine_differences
+from analysis.evidence import (
+    SIMULATED_NOTE,
+    PointEvidence,
+    RunEvidence,
+    load_evidence,
+    machine_differences,
+)
 from analysis.metrics import Better, registry
 from analysis.pairing import (
     PointPair,
@@ -201,7 +207,7 @@ def compare(
         NotComparableError: the runs differ in what must be alike, or have no rate in common.
     """
     first = contenders[0]
-    notes: list[str] = []
+    notes = [f"{each.label}: {SIMULATED_NOTE}" for each in contenders if each.run.is_simulated]
     rates: list[RateComparison] = []
     for second in contenders[1:]:
         is_about_text = is_text_comparison(first.run, second.run)

@@ -26,13 +26,14 @@ from analysis.derive import derive_run
 from analysis.errors import RulesError, RunDataError
 from analysis.metrics import RequestMetric, registry, request_metrics
 from analysis.view import AnalysisSettings
-from harness.records import RunRecord
+from harness.records import RunKind, RunRecord
 from harness.store import open_run
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
+    "SIMULATED_NOTE",
     "Fingerprint",
     "PointEvidence",
     "RunEvidence",
@@ -41,6 +42,8 @@ __all__ = [
     "write_baseline",
 ]
 
+# Said wherever a figure of such a run is.
+SIMULATED_NOTE = "SIMULATED: a model's numbers, not measurements"
 BASELINE_SCHEMA = 1
 _KIND = "earwitness baseline"
 # What may change on one and the same machine.
@@ -127,6 +130,11 @@ class RunEvidence:
     points: Sequence[PointEvidence]
     wer: Mapping[str, Mapping[str, Any]]
     is_baseline: bool = False
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether a model gave the numbers."""
+        return self.kind == RunKind.SIMULATED
 
     @property
     def engines(self) -> tuple[str, ...]:

@@ -59,12 +59,16 @@ class RuleResult:
 
 @dataclass(frozen=True, slots=True)
 class GateVerdict:
-    """The answer and what it rests on."""
+    """The answer and what it rests on.
+
+    notes: what differs between the run and its base. is_simulated: a model's numbers were judged.
+    """
 
     gate: str
     verdict: RuleVerdict
     results: tuple[RuleResult, ...]
     notes: tuple[str, ...]
+    is_simulated: bool = False
 
     @property
     def exit_code(self) -> int:
@@ -112,7 +116,13 @@ def judge(
     results: list[RuleResult] = []
     for points in groups:
         results.extend(_at_points(points, rules, against, wer=run.wer.get(points[0].engine)))
-    return GateVerdict(rules.name, _overall(results), tuple(results), tuple(notes))
+    return GateVerdict(
+        gate=rules.name,
+        verdict=_overall(results),
+        results=tuple(results),
+        notes=tuple(notes),
+        is_simulated=run.is_simulated,
+    )
 
 
 @dataclass(frozen=True, slots=True)

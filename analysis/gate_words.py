@@ -6,7 +6,9 @@ import math
 from typing import Any
 from xml.etree import ElementTree
 
+from analysis.evidence import SIMULATED_NOTE
 from analysis.gate import GateVerdict, RuleResult, RuleVerdict
+from harness.records import RunKind
 
 __all__ = ["gate_json", "gate_junit", "gate_markdown", "gate_text"]
 
@@ -21,6 +23,8 @@ _SIGNS = {
 def gate_text(found: GateVerdict) -> str:
     """For a terminal: the answer, then every rule that is not simply met."""
     lines = [f"gate {found.gate}: {_SIGNS[found.verdict]} ({_counts(found)})"]
+    if found.is_simulated:
+        lines.append(f"  {SIMULATED_NOTE}")
     lines.extend(
         f"  {_SIGNS[result.verdict]}: {_place(result)}: {result.rule}: {_figures(result)}"
         f"{result.reason}"
@@ -36,6 +40,7 @@ def gate_markdown(found: GateVerdict) -> str:
     lines = [
         f"## Gate {found.gate}: {_SIGNS[found.verdict]}",
         "",
+        *([f"**{SIMULATED_NOTE}**", ""] if found.is_simulated else []),
         "| verdict | engine | rate | rule | figure | why |",
         "|---|---|---|---|---|---|",
     ]
@@ -59,6 +64,7 @@ def gate_json(found: GateVerdict) -> dict[str, Any]:
     return {
         "schema_version": 1,
         "gate": found.gate,
+        "kind": (RunKind.SIMULATED if found.is_simulated else RunKind.MEASURED).value,
         "verdict": found.verdict.value,
         "exit_code": found.exit_code,
         "notes": list(found.notes),
@@ -69,7 +75,8 @@ def gate_json(found: GateVerdict) -> dict[str, Any]:
 def gate_junit(found: GateVerdict) -> str:
     """JUnit XML: one test case a rule, engine and rate. Inconclusive counts as an error."""
     counts = dict.fromkeys(RuleVerdict, 0)
-    suite = ElementTree.Element("testsuite", name=f"earwitness gate {found.gate}")
+    simulated = " (simulated)" if found.is_simulated else ""
+    suite = ElementTree.Element("testsuite", name=f"earwitness gate {found.gate}{simulated}")
     for result in found.results:
         counts[result.verdict] += 1
         case = ElementTree.SubElement(

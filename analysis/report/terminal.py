@@ -12,6 +12,7 @@ from rich.panel import Panel
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from analysis.evidence import SIMULATED_NOTE
 from analysis.report.build import build_model
 from analysis.report.model import Cell, Decision, ReportModel, Table, Tone
 from analysis.report.settings import ReportSettings
@@ -43,7 +44,7 @@ def print_model(model: ReportModel, console: Console) -> None:
     """
     console.print(Text(model.title, style="bold"))
     if model.is_simulated:
-        console.print(Panel(Text("SIMULATED: a model's numbers, not measurements"), style="yellow"))
+        console.print(Panel(Text(SIMULATED_NOTE), style="yellow"))
     for fact in model.conditions:
         console.print(Text(f"{fact.name}: {fact.text}", style="dim"))
     for decision in model.decisions:

@@ -26,6 +26,7 @@ from analysis.slo import Slo, load_slo
 from harness.cli.run_command import execute
 from harness.cli.scenario_options import Choices, choose_scenario
 from harness.clock import RunClock
+from harness.config_errors import hint
 from harness.errors import RunFolderError, RunInterruptedError, ScenarioError
 from harness.plan import plan_run
 from harness.records import RunStatus
@@ -67,7 +68,7 @@ def find_capacity(request: CapacityRequest) -> None:
     slo = Slo() if request.slo is None else load_slo(request.slo)
     folder = Path(request.target)
     if (folder / "run.json").exists():
-        answers = read_capacity(load_evidence(folder), slo)
+        answers = _read(request, folder, slo)
     else:
         answers = [_search(request, slo)]
     _print(answers, request)
@@ -84,6 +85,28 @@ def _print(answers: list[Capacity], request: CapacityRequest) -> None:
             typer.echo(capacity_text(answers, pricing=request.pricing), nl=False)
     except ValueError as wrong:
         raise ScenarioError(f"capacity: {wrong}") from None
+
+
+def _read(request: CapacityRequest, folder: Path, slo: Slo) -> list[Capacity]:
+    """Of a finished sweep; what only a search can use is refused, not ignored."""
+    for option, value in (
+        ("-o", request.out),
+        ("--base-url", request.base_url),
+        ("--start-rate", request.start_rps),
+        ("--set", request.assignments),
+    ):
+        if value:
+            raise ScenarioError(f"capacity: {option}: {folder} is finished and only read; drop it")
+    answers = read_capacity(load_evidence(folder), slo)
+    if request.engine is None:
+        return answers
+    names = [answer.engine for answer in answers]
+    if request.engine not in names:
+        raise ScenarioError(
+            f"capacity: --engine: {request.engine!r} is not one of {', '.join(names)}"
+            f"{hint(request.engine, names)}"
+        )
+    return [answer for answer in answers if answer.engine == request.engine]
 
 
 def _search(request: CapacityRequest, slo: Slo) -> Capacity:

@@ -3,33 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
-from harness.cli import main as command
 from tests.builders.servers import ScriptedServer
 from tests.builders.sweeps import gamma_engine, sweep
 from tests.builders.voices import short_run_file, voice
-
-
-@pytest.fixture
-def earwitness(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
-    """Runs a command line in this process: exit code, stdout, stderr."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["earwitness", *map(str, arguments)])
-        code = 0
-        try:
-            command.main()
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return run
 
 
 @pytest.fixture(scope="module")
@@ -230,6 +211,27 @@ def test_impossible_price_is_one_line(earwitness, runs):
 
     assert (2, 1) == (code, len(err.strip().splitlines()))
     assert "price_per_hour" in err
+
+
+def test_capacity_of_one_engine_of_a_sweep(earwitness, runs):
+    """Chosen by name; another name is one line with the known ones."""
+    _, out, _ = earwitness("capacity", runs["both"], "--engine", "fast", "--json")
+    code, _, err = earwitness("capacity", runs["both"], "--engine", "fats")
+
+    assert ["fast"] == [answer["engine"] for answer in json.loads(out)["answers"]]
+    assert (2, 1) == (code, len(err.strip().splitlines()))
+    assert "'fats' is not one of slow, fast (did you mean 'fast'?)" in err
+
+
+@pytest.mark.parametrize(
+    "option", [("-o", "new"), ("--base-url", "http://h"), ("--start-rate", "2"), ("--set", "a=1")]
+)
+def test_what_only_a_search_uses_is_refused_beside_a_finished_run(earwitness, runs, option):
+    """Not ignored."""
+    code, _, err = earwitness("capacity", runs["both"], *option)
+
+    assert (2, 1) == (code, len(err.strip().splitlines()))
+    assert f"{option[0]}: " in err
 
 
 @pytest.mark.slow

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -65,23 +64,10 @@ COMMANDS = sorted(_leaves(typer.main.get_command(command.app)))
 WITH_ARGUMENTS = [path for path in COMMANDS if _arguments(path)]
 
 
-@pytest.fixture
-def mistaken(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
-    """Runs a command line in this process: exit code and stderr."""
-
-    def run(*words: str) -> tuple[int, str]:
-        monkeypatch.setattr(sys, "argv", ["earwitness", *words])
-        with pytest.raises(SystemExit) as ended:
-            command.main()
-        return int(ended.value.code or 0), capsys.readouterr().err
-
-    return run
-
-
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_an_unknown_option_is_exit_2(path: tuple[str, ...], mistaken):
+def test_an_unknown_option_is_exit_2(path: tuple[str, ...], earwitness):
     """Named, with no traceback, whatever the command."""
-    code, err = mistaken(*path, *_arguments(path), "--no-such-option")
+    code, _, err = earwitness(*path, *_arguments(path), "--no-such-option")
 
     assert 2 == code
     assert "--no-such-option" in err
@@ -90,14 +76,14 @@ def test_an_unknown_option_is_exit_2(path: tuple[str, ...], mistaken):
 
 @pytest.mark.parametrize("path", WITH_ARGUMENTS, ids=" ".join)
 def test_an_argument_that_is_not_there_is_one_line(
-    path: tuple[str, ...], mistaken, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    path: tuple[str, ...], earwitness, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     """A file, folder or name that does not exist: exit code of its kind, and the name said."""
     (tmp_path / "file").write_text("")
     # Below a file: neither there, nor to be made.
     place = str(tmp_path / "file" / "place")
     monkeypatch.chdir(tmp_path)
-    code, err = mistaken(*path, *_arguments(path, place))
+    code, _, err = earwitness(*path, *_arguments(path, place))
 
     assert code in MISTAKES
     assert place in err.replace("\n", "")
@@ -110,9 +96,9 @@ def test_an_argument_that_is_not_there_is_one_line(
     [(path, option) for path in COMMANDS for option in _numbers(path)],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
-def test_a_word_in_place_of_a_number_is_exit_2(path: tuple[str, ...], option: str, mistaken):
+def test_a_word_in_place_of_a_number_is_exit_2(path: tuple[str, ...], option: str, earwitness):
     """The option is named; nothing is started."""
-    code, err = mistaken(*path, *_arguments(path), option, "many")
+    code, _, err = earwitness(*path, *_arguments(path), option, "many")
 
     assert 2 == code
     assert option in err
@@ -126,10 +112,10 @@ def test_a_word_in_place_of_a_number_is_exit_2(path: tuple[str, ...], option: st
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
 def test_what_is_no_finite_number_is_exit_2(
-    path: tuple[str, ...], option: str, value: str, mistaken
+    path: tuple[str, ...], option: str, value: str, earwitness
 ):
     """Ranges let "not a number" through, so every option refuses it by itself."""
-    code, err = mistaken(*path, *_arguments(path), option, value)
+    code, _, err = earwitness(*path, *_arguments(path), option, value)
 
     assert 2 == code
     assert option in err
@@ -154,18 +140,18 @@ READERS = [path for path in WITH_ARGUMENTS if path not in _READ_NOTHING]
 
 @pytest.mark.parametrize("kind", ["file", "folder", "newer"])
 @pytest.mark.parametrize("path", READERS, ids=" ".join)
-def test_garbage_is_refused_in_words(path: tuple[str, ...], kind: str, mistaken, tmp_path: Path):
+def test_garbage_is_refused_in_words(path: tuple[str, ...], kind: str, earwitness, tmp_path: Path):
     """A binary file, a damaged run folder, one of a later version: an exit code of its kind."""
-    code, err = mistaken(*path, *_arguments(path, str(_garbage(tmp_path, kind))))
+    code, _, err = earwitness(*path, *_arguments(path, str(_garbage(tmp_path, kind))))
 
     assert code in MISTAKES
     assert "place" in err.replace("\n", "")
     assert "Traceback" not in err
 
 
-def test_an_unknown_command_is_exit_2(mistaken):
+def test_an_unknown_command_is_exit_2(earwitness):
     """With what there is."""
-    code, err = mistaken("rnu")
+    code, _, err = earwitness("rnu")
 
     assert 2 == code
     assert "rnu" in err

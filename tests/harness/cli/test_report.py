@@ -3,31 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import pytest
 
 from analysis.playback import IMMEDIATE, buffer_ms, delay_ms
-from harness.cli import main as command
 from harness.cli.report_command import parse_formats, parse_start
 from tests.builders.reports import STREAM, report_run
-
-
-@pytest.fixture
-def earwitness(capsys, monkeypatch):
-    """Runs a command line in this process: exit code, stdout, stderr."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["earwitness", *map(str, arguments)])
-        code = 0
-        try:
-            command.main()
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return run
 
 
 @pytest.fixture

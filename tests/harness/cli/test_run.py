@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.cli import main as command
 from harness.records import RunStatus
 from harness.store import open_run
 from tests.builders.servers import ScriptedServer, ok, refusal
@@ -20,23 +19,6 @@ from tests.builders.voices import short_run_file, voice
 
 ROOT = Path(__file__).resolve().parents[3]
 _COMMAND = "from harness.cli.main import main; main()"
-
-
-@pytest.fixture
-def earwitness(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
-    """Runs a command line in this process: exit code, stdout, stderr."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["earwitness", *map(str, arguments)])
-        code = 0
-        try:
-            command.main()
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return run
 
 
 # -- schedule --------------------------------------------------------------------------------------

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
-
-from harness.cli import main as command
 
 
 @pytest.mark.parametrize(
@@ -23,18 +20,10 @@ from harness.cli import main as command
     ],
 )
 def test_a_setting_no_server_can_have_is_exit_2(
-    words: list[str],
-    option: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
+    words: list[str], option: str, earwitness, tmp_path: Path
 ):
     """Named, and nothing is started."""
-    monkeypatch.setattr(
-        sys, "argv", ["earwitness", "serve", *(word.format(folder=tmp_path) for word in words)]
-    )
-    with pytest.raises(SystemExit) as ended:
-        command.main()
+    code, _, err = earwitness("serve", *(word.format(folder=tmp_path) for word in words))
 
-    assert 2 == ended.value.code
-    assert option in capsys.readouterr().err
+    assert 2 == code
+    assert option in err

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 
 from analysis.aggregate import summarise_run
-from harness.cli import main as command
 from harness.cli.simulate_study import Job, Measured, Study, ladder_rungs
 from harness.cli.study_pictures import write_pictures
 from harness.cli.study_tables import markdown, sustained
@@ -18,23 +16,6 @@ from harness.store import open_run
 from reference_engine.simulated_summary import PointSummary
 
 SHORT = ("--rates", "5", "--duration", "12", "--cost", "h100-published")
-
-
-@pytest.fixture
-def earwitness(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
-    """Runs a command line in this process: exit code, stdout, stderr."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["earwitness", *map(str, arguments)])
-        code = 0
-        try:
-            command.main()
-        except SystemExit as ended:
-            code = int(ended.code or 0)
-        printed = capsys.readouterr()
-        return code, printed.out, printed.err
-
-    return run
 
 
 def test_figures_are_labelled_simulated_with_their_table_and_profile(earwitness):
@@ -73,6 +54,20 @@ def test_a_simulated_folder_is_analysed_by_the_same_definitions(earwitness, tmp_
         assert expected["min_slack_ms"] == pytest.approx(
             point["metrics"]["min_slack"]["successes"]["min"]
         )
+
+
+def test_decisions_about_a_simulated_folder_say_what_it_is(earwitness, tmp_path: Path):
+    """Capacity, comparison and gate read it, and none passes it off as measured."""
+    folder = tmp_path / "run"
+    earwitness("simulate", *SHORT, "-o", folder)
+    said = "SIMULATED: a model's numbers, not measurements"
+
+    assert said in earwitness("capacity", folder)[1]
+    assert said in earwitness("compare", folder, folder)[1]
+    assert said in earwitness("gate", folder)[1]
+    assert "simulated" == json.loads(earwitness("gate", folder, "--json")[1])["kind"]
+    answers = json.loads(earwitness("capacity", folder, "--json")[1])["answers"]
+    assert ["simulated"] == [answer["kind"] for answer in answers]
 
 
 def test_a_folder_stores_profile_hash_and_cost_table(earwitness, tmp_path: Path):
