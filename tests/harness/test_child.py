@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -51,6 +52,17 @@ def test_child_that_dies_is_named_with_its_last_words():
 
     with pytest.raises(EngineNotReadyError, match="exit code 7; it said: no luck"), dying:
         pass
+
+
+def test_what_a_child_says_is_kept_where_asked(tmp_path: Path):
+    """Its standard error, whole, after it is gone."""
+    log = tmp_path / "server.txt"
+    argv = [sys.executable, "-c", "import sys; sys.stderr.write('loading\\n');" + READY]
+
+    with start_child(argv, name="tiny", ready_s=30.0, clock=RunClock(), log=log):
+        pass
+
+    assert "loading\n" == log.read_text()
 
 
 def test_silent_child_is_given_up_after_the_limit():
