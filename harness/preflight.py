@@ -20,6 +20,7 @@ __all__ = [
     "FileLimits",
     "SystemFileLimits",
     "check_descriptors",
+    "check_new_file",
     "check_ports",
     "check_writable",
     "disk_warning",
@@ -166,6 +167,17 @@ def check_writable(folder: Path) -> None:
         raise RunFolderError(f"{folder}: cannot be made: {place} is not a directory")
     if not os.access(place, os.W_OK | os.X_OK):
         raise RunFolderError(f"{folder}: cannot be made: {place} may not be written to")
+
+
+def check_new_file(path: Path) -> None:
+    """Refuse a file that is there, or cannot be made, before what goes into it is worked out.
+
+    Raises:
+        RunFolderError: with what is in the way.
+    """
+    if path.exists():
+        raise RunFolderError(f"{path}: exists already; remove it or name another")
+    check_writable(path)
 
 
 def _nearest(folder: Path) -> Path:

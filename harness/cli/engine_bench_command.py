@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from harness.cli.extras import require_reference
-from harness.errors import MissingExtraError, ScenarioError
+from harness.errors import ScenarioError
+from harness.preflight import check_new_file
 from reference_engine.clock import MonotonicClock, thread_cpu_ns
 from reference_engine.config import Profile, Stages, load_profile
 from reference_engine.engine_bench import TurnCosts, measure_turns
@@ -53,6 +54,7 @@ def run_bench(request: BenchRequest) -> None:
     Raises:
         HarnessError, ReferenceEngineError: an option, the profile or the checkpoint is wrong.
     """
+    _check(request)
     profile = load_profile(request.profile)
     turns = [
         measure_turns(profile, num_streams=num, num_turns=request.num_turns, cpu_ns=thread_cpu_ns)
@@ -74,6 +76,29 @@ def run_bench(request: BenchRequest) -> None:
         _print_race(race)
 
 
+def _check(request: BenchRequest) -> None:
+    """Refuse before anything is timed what could not be timed, or not be kept."""
+    has_model = request.checkpoint is not None or request.shape is not None
+    if not has_model and (request.costs_out is not None or request.device != "cpu"):
+        raise ScenarioError(
+            "--device and --costs-out: nothing to time; name --checkpoint or --random"
+        )
+    if request.checkpoint is not None and request.shape is not None:
+        raise ScenarioError("--checkpoint and --random: name one of them")
+    if request.dtype not in (None, "float32", "bfloat16"):
+        raise ScenarioError(f"--dtype: found {request.dtype!r}, expected float32 or bfloat16")
+    if request.costs_out is not None:
+        check_new_file(request.costs_out)
+    python = request.official_python
+    if python is not None and not python.is_file():
+        raise ScenarioError(
+            f"--official-python: {python} is not a file; `make oracle` builds "
+            ".venv-oracle/bin/python"
+        )
+    if has_model or python is not None:
+        require_reference("engine-bench")
+
+
 def _streams(text: str) -> list[int]:
     try:
         numbers = [int(word) for word in text.split(",")]
@@ -89,16 +114,7 @@ def _streams(text: str) -> list[int]:
 def _steps(request: BenchRequest, profile: Profile) -> StepBench | None:
     """Times of the checkpoint's steps; nothing where none was named."""
     if request.checkpoint is None and request.shape is None:
-        if request.costs_out is not None or request.device != "cpu":
-            raise ScenarioError(
-                "--device and --costs-out: nothing to time; name --checkpoint or --random"
-            )
         return None
-    if request.checkpoint is not None and request.shape is not None:
-        raise ScenarioError("--checkpoint and --random: name one of them")
-    if request.dtype not in (None, "float32", "bfloat16"):
-        raise ScenarioError(f"--dtype: found {request.dtype!r}, expected float32 or bfloat16")
-    require_reference("engine-bench")
     from reference_engine.checkpoint.make import make_checkpoint
 
     if request.checkpoint is not None:
@@ -138,18 +154,9 @@ def _race(request: BenchRequest) -> SpeedComparison | None:
     """Codec frames a second of both, in one interleaved run; None where no race was asked for."""
     if request.official_python is None:
         return None
-    if not request.official_python.is_file():
-        raise ScenarioError(
-            f"--official-python: {request.official_python} is not a file; `make oracle` builds "
-            ".venv-oracle/bin/python"
-        )
-    try:
-        from reference_engine.checkpoint.make import make_checkpoint
-        from reference_engine.official.speed import compare_official
-    except ModuleNotFoundError as missing:
-        raise MissingExtraError(
-            f"{missing.name} is not installed; pip install 'earwitness[reference]'"
-        ) from None
+    from reference_engine.checkpoint.make import make_checkpoint
+    from reference_engine.official.speed import compare_official
+
     python, clock = request.official_python, MonotonicClock()
     if request.checkpoint is not None:
         return compare_official(request.checkpoint, python=python, clock=clock)

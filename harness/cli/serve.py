@@ -172,8 +172,12 @@ def serve_truth(
         raise typer.BadParameter(
             "names a key, but --cert names no certificate.", param_hint="'--key'"
         )
-    if log is not None and not log.absolute().parent.is_dir():
-        raise typer.BadParameter(f"{log.parent} is not a folder.", param_hint="'--log'")
+    if log is not None:
+        from harness.preflight import check_writable
+
+        check_writable(log.absolute().parent)
+        if not log.absolute().parent.exists():
+            raise typer.BadParameter(f"{log.parent} is not there.", param_hint="'--log'")
     given = {"--scripts": scripts, "--log": log, "--cert": cert, "--key": key, "--cpu": cpu}
     arguments = [f"--host={host}", f"--port={port}", f"--accept-delay-ms={accept_delay_ms}"]
     arguments += [f"{name}={value}" for name, value in given.items() if value is not None]

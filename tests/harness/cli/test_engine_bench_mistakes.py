@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.cli.engine_bench_command import BenchRequest, run_bench
-from harness.errors import ScenarioError
+from harness.errors import RunFolderError, ScenarioError
 
 
 @pytest.mark.parametrize("streams", ["0", "-1", "99999999999999", "1,64,99999"])
@@ -25,3 +25,20 @@ def test_interpreter_that_is_not_there_is_named(tmp_path: Path):
 
     with pytest.raises(ScenarioError, match=r"--official-python: .* is not a file; `make oracle`"):
         run_bench(request)
+
+
+def test_a_cost_table_that_could_not_be_written_is_refused_before_anything_is_timed(
+    tmp_path: Path,
+):
+    """The file is there already, or its place is below a file; no turn is timed."""
+    (tmp_path / "costs.yaml").write_text("")
+    for place, words in (("costs.yaml", "exists already"), ("costs.yaml/x", "is not a directory")):
+        request = BenchRequest(
+            profile="no such profile",
+            streams="1",
+            num_turns=1,
+            shape="tiny",
+            costs_out=tmp_path / place,
+        )
+        with pytest.raises(RunFolderError, match=words):
+            run_bench(request)

@@ -27,3 +27,13 @@ def test_a_setting_no_server_can_have_is_exit_2(
 
     assert 2 == code
     assert option in err
+
+
+def test_a_log_that_could_not_be_written_at_the_end_is_refused_at_the_start(
+    earwitness, tmp_path: Path
+):
+    """Its folder is a file: exit code 6."""
+    (tmp_path / "file").write_text("")
+    code, _, err = earwitness("serve", "truth", "--log", tmp_path / "file" / "log.json")
+
+    assert (6, 1) == (code, err.count("\n"))
