@@ -105,17 +105,20 @@ class Capacity:
 def trial_of(point: PointEvidence, slo: Slo, *, wer: float | None = None) -> Trial:
     """Hold one point against the objective.
 
-    A latency that is not reached misses it. Underruns do not apply to replies in one chunk, and
-    WER only where somebody listened.
+    A latency that is not reached misses it, and so does one that could not be measured because no
+    audio was kept. Underruns do not apply to replies in one chunk, and WER only where somebody
+    listened.
     """
     summary = point.summary
     metrics = summary["metrics"]
     spoken = point.cohort[["audio_duration", "seconds_per_character"]].astype(float).dropna()
     p95 = metrics["audible_ttfa"]["p95"]["value"]
+    has_data = metrics["audible_ttfa"]["p95"]["status"] != "no_data"
     misses = [
-        *_over("p95 audible TTFA", p95, slo.audible_ttfa_p95_ms, "ms", is_needed=True),
+        *_over("p95 audible TTFA", p95, slo.audible_ttfa_p95_ms, "ms",
+               absent="not reached" if has_data else "not measured"),
         *_over("failure rate", _point_value(metrics, "failure_rate"), slo.failure_rate, "",
-               is_needed=True),
+               absent="not measured"),
         *_over("underrun rate", _point_value(metrics, "underrun_rate"), slo.underrun_rate, ""),
         *_over("WER", wer, slo.wer, ""),
     ]  # fmt: skip
@@ -142,10 +145,11 @@ def _point_value(metrics: dict[str, dict[str, dict[str, float | None]]], name: s
 
 
 def _over(
-    name: str, value: float | None, limit: float, unit: str, *, is_needed: bool = False
+    name: str, value: float | None, limit: float, unit: str, *, absent: str = ""
 ) -> list[str]:
+    """What is missed; `absent` says it where there is no value, which otherwise does not matter."""
     if value is None:
-        return [f"{name} not reached"] if is_needed else []
+        return [f"{name} {absent}"] if absent else []
     return [f"{name} {value:.4g} {unit}".rstrip()] if value > limit else []
 
 

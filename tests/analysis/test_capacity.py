@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import random
+from copy import deepcopy
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -98,6 +100,16 @@ def test_overload_and_failures_miss_whatever_the_latency(tmp_path):
     assert any("failure rate" in miss for miss in trial.misses)
     assert any("overloaded" in miss for miss in trial.misses)
     assert any("p95 audible TTFA not reached" in miss for miss in trial.misses)
+
+
+def test_a_latency_that_nobody_could_measure_is_not_called_unreached(rising):
+    """No audio was kept: the objective is missed for want of a figure, and that is what is said."""
+    point = replace(rising.points[0], summary=deepcopy(rising.points[0].summary))
+    point.summary["metrics"]["audible_ttfa"]["p95"].update(value=None, status="no_data")
+
+    trial = trial_of(point, SLO)
+
+    assert ("p95 audible TTFA not measured",) == trial.misses
 
 
 def test_word_errors_miss_only_where_somebody_listened(rising):
