@@ -256,14 +256,17 @@ class _Check:
         return _Left((name,))
 
     def _bench(self) -> _Left:
-        extent = ["--max-rows=128"]
-        if self._is_cpu:  # few shapes and calls: there the point is that a table comes of it
+        extent, environment = ["--max-rows=128"], dict(os.environ)
+        if self._is_cpu:
+            # Few shapes and calls: there the point is that a table comes of it. One thread, as the
+            # server has it, so that the capacity read off the table is the server's.
             extent = ["--profile=cpu", "--max-rows=2", "--calls=3"]
+            environment["OMP_NUM_THREADS"] = "1"
         self._earwitness(
             "engine-bench", "--json", "--streams=8", "--turns=1000", *extent,
             f"--checkpoint={self._checkpoint}", f"--device={self._device}",
             f"--costs-out={self._out / 'costs.yaml'}",
-            save_as="bench.json",
+            save_as="bench.json", environment=environment,
         )  # fmt: skip
         return _Left(("bench.json", "costs.yaml"))
 
@@ -351,9 +354,9 @@ class _Check:
 
     # -- processes ---------------------------------------------------------------------------------
 
-    def _earwitness(self, *arguments: str, save_as: str | None = None, tolerated: int = 0) -> int:
-        command = ["-P", "-m", "harness.cli", *arguments]
-        return self._process(command, save_as=save_as, tolerated=tolerated)
+    def _earwitness(self, *arguments: str, **settings: Any) -> int:
+        """A command of this program; the settings are those of `_process`."""
+        return self._process(["-P", "-m", "harness.cli", *arguments], **settings)
 
     def _process(
         self,

@@ -23,6 +23,7 @@ __all__ = ["FULL_SHAPES", "TINY_SHAPES", "ParityResult", "ParityShapes", "check_
 _TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
 _POISON = (float("nan"), 1000.0)
 _EPS = 1e-6
+_SMALLEST_SHARE = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,8 +213,9 @@ def _sample_tokens(kernels: KernelSet, case: _Case) -> list[tuple[Tensor, Tensor
         settings = case.full(0.5), case.full(top_k, torch.int64), case.full(top_p)
         kept = kept_scores(scores, *settings, top_k_cap=None).double()
         share = kept.softmax(dim=-1)
-        # Some kept code, ties included; greedy takes the first of the largest.
-        others = case.randn(*scores.shape).masked_fill(share == 0, float("-inf"))
+        # Some kept code, ties included, whose share a sum in fp32 can still tell from its
+        # neighbours'; greedy takes the first of the largest.
+        others = case.randn(*scores.shape).masked_fill(share < _SMALLEST_SHARE, float("-inf"))
         wanted = (kept if top_k == 1 else others).argmax(dim=-1)
         upper = share.cumsum(dim=-1).gather(1, wanted[:, None])[:, 0]
         uniforms = (upper - share.gather(1, wanted[:, None])[:, 0] / 2).float()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import dataclass
 
 import pytest
 import torch
 
-from reference_engine.batch import Batch, Stage, Urgency
+from reference_engine.batch import Batch, Shape, Stage, Urgency
 from reference_engine.config import Profile
 from reference_engine.graphs import CpuDriver
+from reference_engine.messages import SAMPLES_PER_CODEC_FRAME
 from reference_engine.model.sampling import SamplingSettings
 from reference_engine.model_runner import ModelPrompt, ModelRunner
 from tests.builders.audit import audit, tensors_of, to_meta
@@ -84,6 +86,54 @@ def test_a_thousand_replays_keep_addresses_and_leave_nothing_behind(micro: Loade
 
     assert before == [t.data_ptr() for t in static]
     assert num_before == _num_tensors()
+
+
+@pytest.mark.parametrize("stages", ["fused", "split"])
+@pytest.mark.parametrize("poison", [float("nan"), 1000.0])
+def test_what_lies_in_the_padding_slot_reaches_nobody(micro: Loaded, stages: str, poison: float):
+    """Prefill, codec frames and codec with padding rows: codes and samples of one request, bit by
+    bit, whether slot 0 and every output hold nothing or poison."""
+    drawn = SamplingSettings.from_defaults(micro.model.config.generation, ignore_eos=True)
+    prompt = ModelPrompt(micro.prompt(), drawn)
+    clean, poisoned = (
+        _spoken(_runner(micro, CpuDriver(), stages=stages, prefix_kv=False), prompt, poison=value)
+        for value in (None, poison)
+    )
+
+    assert clean == poisoned
+    assert len({*clean.samples}) > 100
+
+
+@dataclass
+class _Spoken:
+    codes: list[list[int]]
+    samples: list[int]
+
+
+def _spoken(runner: ModelRunner, prompt: ModelPrompt, *, poison: float | None) -> _Spoken:
+    """Four codec frames of one request beside padding rows."""
+    runner.admit(1, runner.job("a", prompt, num_characters=9, max_new_tokens=9))
+    frames = [Shape(stage, 4) for stage in runner.catalogue.frame_stages]
+    for shape in (Shape(Stage.PREFILL, 2, 16), *frames * 4, Shape(Stage.CODEC, 2, 4)):
+        if poison is not None:
+            _poison(runner, poison)
+        counts = [4] if shape.stage is Stage.CODEC else []
+        runner.launch(Batch(shape, [1], counts, 1, Urgency.STEADY), wants_flags=False)
+    samples = runner.pcm().samples(0, 4 * SAMPLES_PER_CODEC_FRAME)
+    return _Spoken(runner.state.codes[1, :4].tolist(), samples.tolist())
+
+
+def _poison(runner: ModelRunner, value: float) -> None:
+    """Everything of the padding slot that is a number and not a counter."""
+    model, codec = runner.state, runner.codec_state
+    by_slot = (model.hidden, model.next_input, *codec.columns())
+    by_layer = (model.talker_k, model.talker_v, codec.window_k, codec.window_v)
+    for tensor in by_slot:
+        tensor[0] = value
+    for tensor in by_layer:
+        tensor[:, 0] = value
+    for tensor in (model.predictor_k, model.predictor_v):
+        tensor[:, 1:] = value  # rows of padding
 
 
 def test_what_is_copied_to_the_host_is_one_piece_of_memory(micro: Loaded):

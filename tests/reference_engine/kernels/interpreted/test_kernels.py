@@ -8,7 +8,7 @@ import torch
 from reference_engine.kernels import reference
 from reference_engine.kernels.attend_slots import attend_slots
 from reference_engine.kernels.fused import FUSED_KERNELS
-from reference_engine.kernels.parity import TINY_SHAPES, check_kernels
+from reference_engine.kernels.parity import TINY_SHAPES, ParityShapes, check_kernels
 from reference_engine.kernels.rms_norm import rms_norm
 from reference_engine.kernels.sample_tokens import sample_tokens
 
@@ -16,11 +16,25 @@ from reference_engine.kernels.sample_tokens import sample_tokens
 pytestmark = pytest.mark.filterwarnings("ignore:(invalid value|overflow|divide by zero)")
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+# One row; a key head each; several blocks of everything, the last of them nearly empty.
+LONG_SHAPES = ParityShapes(
+    rows=1, hidden=257, intermediate=1030, heads=2, kv_heads=2, head_dim=32, slots=3, positions=100,
+    vocabulary=1030, channels=3, columns=2050,
+)  # fmt: skip
+# Four query heads a key head; powers of two, which fill their blocks.
+EVEN_SHAPES = ParityShapes(
+    rows=4, hidden=64, intermediate=512, heads=8, kv_heads=2, head_dim=8, slots=6, positions=33,
+    vocabulary=512, channels=16, columns=64,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "shapes", [TINY_SHAPES, LONG_SHAPES, EVEN_SHAPES], ids=["tiny", "long", "even"]
+)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
-def test_every_kernel_equals_its_twin(dtype: torch.dtype, seed: int):
+def test_every_kernel_equals_its_twin(dtype: torch.dtype, shapes: ParityShapes):
     """fp32 to 1e-5, bf16 to one rounding; codes, random bits and PCM exactly; poison unread."""
-    results = check_kernels(FUSED_KERNELS, shapes=TINY_SHAPES, device="cpu", dtype=dtype, seed=seed)
+    results = check_kernels(FUSED_KERNELS, shapes=shapes, device="cpu", dtype=dtype, seed=1)
 
     assert [] == [result for result in results if not result.is_equal]
     assert len(results) == 11
