@@ -1,8 +1,8 @@
 """Who may enter: the queue, and the length at which a request is a runaway.
 
 A request is refused at once if it can never fit, and otherwise waits in order
-until a slot is free and its worst case fits the budget of positions; nothing that was admitted is
-ever evicted, so no stream has to be rebuilt.
+until a slot is free, its worst case fits the budget of positions and the device has time for one
+stream more; nothing that was admitted is ever evicted, so no stream has to be rebuilt.
 """
 
 from __future__ import annotations

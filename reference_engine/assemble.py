@@ -26,7 +26,7 @@ from reference_engine.model.weights import load_model
 from reference_engine.model_runner import ModelPrompt, ModelRunner
 from reference_engine.scheduler.trace import DecisionTrace
 
-__all__ = ["AssembledEngine", "assemble", "warm_up"]
+__all__ = ["AssembledEngine", "assemble", "rehearse", "warm_up"]
 
 _WARM_UP_TEXT = "One moment, please."
 _WARM_UP_FRAMES = 32
@@ -98,10 +98,19 @@ class _WarmUpSink:
         return 0
 
 
+def rehearse(assembled: AssembledEngine, clock: Clock) -> None:
+    """Run every shape twice: once for what happens only the first time, then to know its time."""
+    for shape in assembled.runner.catalogue.shapes:
+        assembled.runner.rehearse(shape)
+        start_ns = clock.now_ns()
+        assembled.runner.rehearse(shape)
+        assembled.engine.load.rehearsed(shape, clock.now_ns() - start_ns)
+
+
 def warm_up(assembled: AssembledEngine, *, timeout_s: float) -> RequestStats:
     """Store the prefix of every voice and language, start the loop, and serve one real request.
 
-    Only after this is the engine ready: every stage has run, and its time is known.
+    Only after this is the engine ready: every stage has run as the loop runs it.
 
     Raises:
         ReferenceEngineError: the request did not end well in time.

@@ -230,7 +230,10 @@ class Profile(_Strict):
 
     slots: requests in progress. positions_per_slot: Talker positions a slot has room for.
     kv_budget_positions: positions promised to admitted requests, all together (null: all slots
-        full). max_waiting: requests queued for a slot before newcomers are refused.
+        full). max_load: slots are filled only as far as the device can keep their streams fed, by
+        its measured step times: the share of its time that they may need (null: all slots).
+    max_waiting: requests queued for a slot before newcomers are refused. max_wait_s: and none
+        that would wait longer than this, by the measured service time (null: any wait).
     assume_silent_frames: with `trim`, cut exactly so many codec frames without listening (for
         random weights, whose noise has no onset). max_trim_ms: silence longer than this is let
         through. max_unread_bytes: audio a slow reader may leave unread before it is cancelled.
@@ -251,7 +254,9 @@ class Profile(_Strict):
     slots: _Count
     positions_per_slot: Annotated[int, Field(ge=32)]
     kv_budget_positions: Annotated[int, Field(ge=32)] | None
+    max_load: Annotated[float, Field(gt=0, le=1)] | None
     max_waiting: Annotated[int, Field(ge=0)]
+    max_wait_s: Annotated[float, Field(ge=0)] | None
     max_unread_bytes: Annotated[int, Field(ge=4096)]
     chunks: Chunks
     buckets: Buckets

@@ -66,16 +66,8 @@ class Engine(EngineLoop):
             EngineClosedError: the engine is shutting down.
         """
         max_frames = self.admission.check(job)
-        limit = self.profile.slots + self.profile.max_waiting
         with self._lock:
-            if self._is_closed:
-                raise EngineClosedError("the engine is shutting down; no new requests")
-            if len(self._in_system) >= limit:
-                self.meters.num_refused += 1
-                raise RefusedError(
-                    f"{limit} requests are queued or in progress; try again later",
-                    retry_after_s=self._retry_after_s(),
-                )
+            self._check_room()
             assert job.request_id not in self._in_system, "request ids are unique"
             self._in_system.add(job.request_id)
             self.meters.num_submitted += 1
@@ -83,6 +75,27 @@ class Engine(EngineLoop):
             self._incoming.append(Waiting(job, sink, stats, max_frames))
         self._wakeup.set()
         return stats
+
+    def check_room(self) -> None:
+        """Raise what `submit` would raise of any request now, whatever it says.
+
+        Raises:
+            RefusedError: the queue is full; try again later.
+            EngineClosedError: the engine is shutting down.
+        """
+        with self._lock:
+            self._check_room()
+
+    def _check_room(self) -> None:
+        if self._is_closed:
+            raise EngineClosedError("the engine is shutting down; no new requests")
+        num_here = len(self._in_system)
+        if num_here >= self.load.num_places + self._max_waiting():
+            self.meters.num_refused += 1
+            raise RefusedError(
+                f"{num_here} requests are queued or in progress; try again later",
+                retry_after_s=self._retry_after_s(num_here),
+            )
 
     def append_text(self, command: AppendText) -> None:
         """More text for a request; ignored where it is over.
@@ -124,10 +137,24 @@ class Engine(EngineLoop):
             self._end_all(EndReason.SHUTDOWN, "the engine is shutting down")
         self._delivery.close()
 
-    def _retry_after_s(self) -> float:
-        """When a slot should be free: the mean service time over the slots, for one place more."""
-        per_slot_s = self._service_ns / NS_PER_S / self.profile.slots
-        return max(_MIN_RETRY_S, per_slot_s * (self.profile.max_waiting + 1))
+    def _place_s(self) -> float | None:
+        """How often a place comes free while all are taken; None before anybody had one."""
+        if self._service_ns is None:
+            return None
+        return self._service_ns / NS_PER_S / self.load.num_places
+
+    def _max_waiting(self) -> int:
+        """How many may queue: those who get a place within the longest wait that is allowed."""
+        limit, max_wait_s = self.profile.max_waiting, self.profile.max_wait_s
+        place_s = self._place_s()
+        if max_wait_s is None or not place_s:
+            return limit
+        return min(limit, int(max_wait_s / place_s))
+
+    def _retry_after_s(self, num_here: int) -> float:
+        """When those who are here will all have got a place, so that a newcomer waits for none."""
+        num_before = num_here - self.load.num_places + 1
+        return max(_MIN_RETRY_S, (self._place_s() or 1.0) * num_before)
 
     def _loop(self) -> None:
         while not self._is_closed:

@@ -18,10 +18,11 @@ from dataclasses import dataclass
 
 from reference_engine.admission import Admission, Waiting
 from reference_engine.batch import Batch, Catalogue, Stage, Urgency
-from reference_engine.clock import NS_PER_S, Clock
+from reference_engine.clock import Clock
 from reference_engine.config import EosRead, Profile
 from reference_engine.delivery import Delivery, Ending, Report, Router
 from reference_engine.errors import StepError
+from reference_engine.load import LoadModel
 from reference_engine.messages import AppendText, Command, EndReason
 from reference_engine.meters import Meters
 from reference_engine.runner import RowFlag, Runner
@@ -74,6 +75,7 @@ class EngineLoop:
         self.scheduler = Scheduler(
             profile, catalogue, text_lookahead=runner.text_lookahead, trace=trace
         )
+        self.load = LoadModel(profile, catalogue, self.scheduler.reserves)
         self.router = Router(profile, clock, self._take_report)
         self._delivery = make_delivery(self.router)
         self._runner, self._clock = runner, clock
@@ -88,7 +90,7 @@ class EngineLoop:
         self._flagged: deque[_Flagged] = deque()
         self._doomed: dict[int, str] = {}
         self._epoch = 0
-        self._service_ns = NS_PER_S
+        self._service_ns: int | None = None  # how long a request holds its slot; None: none did
 
     def _take_report(self, report: Report) -> None:
         """From the delivery's thread."""
@@ -148,7 +150,7 @@ class EngineLoop:
             self._fail_sequence(sequence, "the delivery of a chunk was lost")
 
     def _admit(self) -> None:
-        while (taken := self.admission.take()) is not None:
+        while self._has_time() and (taken := self.admission.take()) is not None:
             slot, waiting = taken
             self._epoch += 1
             now_ns = self._clock.now_ns()
@@ -167,6 +169,14 @@ class EngineLoop:
             self.scheduler.admit(sequence, max_frames=waiting.max_frames, now_ns=now_ns)
             for command in self._early_text.pop(job.request_id, ()):
                 self._extend(command)
+
+    def _has_time(self) -> bool:
+        """Whether the device can keep the request in front fed beside those in progress."""
+        if not self.admission.queue or not self.admission.num_active:
+            return True
+        ramp, first = self.admission.queue[0].job.chunk_ramp, self.load.first_frames
+        playing = self.scheduler.chunk_sizes(unplanned=first)
+        return self.load.has_time_for([*playing, first if ramp is None else ramp[0]])
 
     def _extend(self, command: AppendText) -> None:
         sequence = self._by_id.get(command.request_id)
@@ -256,6 +266,7 @@ class EngineLoop:
     def _measure(self, batch: Batch, start_ns: int, now_ns: int) -> None:
         duration_ns = now_ns - start_ns
         self.scheduler.reserves.measured(batch.shape.stage, duration_ns)
+        self.load.measured(batch.shape, duration_ns)
         self.meters.step(batch, duration_ns)
         if batch.urgency is Urgency.RESCUE:
             self.meters.num_rescues += 1
@@ -348,8 +359,9 @@ class EngineLoop:
     def _release(self, slot: int) -> None:
         """Give the slot back; whoever had it is no longer in the system."""
         sequence = self.scheduler.table.sequence(slot)
-        admitted_ns = sequence.stats.admitted_ns or 0
-        self._service_ns += (self._clock.now_ns() - admitted_ns - self._service_ns) // 16
+        held_ns = self._clock.now_ns() - (sequence.stats.admitted_ns or 0)
+        before_ns = held_ns if self._service_ns is None else self._service_ns
+        self._service_ns = before_ns + (held_ns - before_ns) // 16
         self.scheduler.remove(slot)
         self.admission.release(slot)
         self._runner.release(slot)

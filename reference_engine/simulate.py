@@ -237,6 +237,8 @@ def simulate(
     engine = Engine(profile, runner, clock, make_delivery=InlineDelivery, trace=trace)
     is_trimmed = profile.leading_silence is LeadingSilence.TRIM
     onset_sample = 0 if is_trimmed else SILENT_CODEC_FRAMES * SAMPLES_PER_CODEC_FRAME
+    for shape in engine.catalogue.shapes:
+        engine.load.rehearsed(shape, step_costs.shape_ns(shape))
     requests = [SimulatedRequest(arrival) for arrival in arrivals]
     stop_ns = (arrivals[-1].at_ns if arrivals else 0) + int(drain_s * NS_PER_S)
     upcoming = deque(requests)

@@ -126,6 +126,18 @@ class Scheduler:
         self._leave(slot)
         self.table.clear(slot)
 
+    def chunk_sizes(self, *, unplanned: int) -> list[int]:
+        """Codec frames of the next chunk of every request in progress.
+
+        unplanned: for those whose next chunk waits for what became of the one before.
+        """
+        table = self.table
+        return [
+            table.chunk_end[slot] - table.decoded[slot] or unplanned
+            for slot in range(1, table.num_slots)
+            if table.epoch[slot]
+        ]
+
     # -- what runs next ----------------------------------------------------------------------------
 
     def choose(self, now_ns: int) -> Decision:

@@ -44,6 +44,7 @@ class _EngineCollector:
         yield _gauge("slots_active", "Requests that hold a slot.", num_active)
         yield _gauge("queue_length", "Requests that wait for a slot.", num_waiting)
         yield _gauge("slots", "Slots of the profile.", engine.profile.slots)
+        yield _gauge("places", "Streams that can be kept fed at present.", engine.load.num_places)
         yield _gauge("positions_held", "Positions promised.", engine.admission.positions_held)
         if slack_ns is not None:
             value = slack_ns / NS_PER_S

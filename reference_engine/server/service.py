@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable
 from enum import StrEnum
 
-from reference_engine.assemble import AssembledEngine, warm_up
+from reference_engine.assemble import AssembledEngine, rehearse, warm_up
 from reference_engine.clock import NS_PER_MS, Clock
 from reference_engine.server.ledger import Entry, Ledger, Outcome, stage_times
 from reference_engine.server.metrics import Metrics
@@ -34,7 +34,7 @@ class State(StrEnum):
 
 _REASONS = {
     State.LOADING: "weights are being loaded and graphs captured",
-    State.WARMING: "the prefixes of all voices are stored and one real request is served",
+    State.WARMING: "every shape is run, prefixes are stored and one real request is served",
     State.READY: "",
     State.DRAINING: "the server is shutting down",
     State.FAILED: "the engine is not running; see the log",
@@ -96,6 +96,7 @@ class Service:
             self._assembled = assembled = await loop.run_in_executor(None, self._load)
             if self._state is State.LOADING:
                 self._state = State.WARMING
+            await loop.run_in_executor(None, rehearse, assembled, self.clock)
             await loop.run_in_executor(
                 None, lambda: warm_up(assembled, timeout_s=self.settings.warm_up_s)
             )

@@ -12,7 +12,6 @@ from typing import NoReturn
 
 from aiohttp import web
 
-from reference_engine.errors import RefusedError
 from reference_engine.messages import SAMPLE_RATE_HZ, Audio, End, EndReason, Job
 from reference_engine.server.ledger import Entry, Outcome, Transport, stage_times
 from reference_engine.server.listener import Listener
@@ -101,16 +100,13 @@ class _Reply:
     async def answer(self) -> web.StreamResponse:
         """Read, submit, speak."""
         service, entry = self._service, self._entry
+        self._check_room()
         body = read_body(SpeechBody, await self._read())
         service.check_model(body.model)
         entry.num_characters = len(body.input)
         job = await self._prepare(body)
         entry.text_ready_ns = service.clock.now_ns()
-        try:
-            entry.stats = service.assembled.engine.submit(job, self._listener)
-        except RefusedError as error:
-            entry.fail(Outcome.REFUSED, str(error))
-            raise
+        entry.stats = service.assembled.engine.submit(job, self._listener)
         self._job = job
         if body.is_streaming:
             return await self._stream(body.response_format)
@@ -120,6 +116,10 @@ class _Reply:
         """The handler is leaving: nobody listens any more."""
         if self._job is not None and not self._is_over:
             self._service.assembled.engine.cancel(self._job.request_id)
+
+    def _check_room(self) -> None:
+        """Refuse for want of room before anything is spent on reading what is asked."""
+        self._service.assembled.engine.check_room()
 
     async def _read(self) -> bytes:
         request, timeout_s = self._request, self._service.settings.body_s

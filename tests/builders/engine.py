@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from reference_engine.batch import NUM_STAGES, Batch, Catalogue, Stage
+from reference_engine.batch import NUM_STAGES, Batch, Catalogue, Shape, Stage, Urgency
 from reference_engine.clock import VirtualClock
 from reference_engine.config import Profile, load_profile
+from reference_engine.cost_table import CostTable, StageCost, load_costs
 from reference_engine.delivery import Delivery, InlineDelivery, Router
 from reference_engine.engine import Engine
 from reference_engine.errors import StepError
@@ -140,6 +141,12 @@ class ScriptedRunner:
         self.prefilled[slot] = not job.num_prefill_positions
         self.num_text[slot] = job.num_text_tokens
         self.is_text_complete[slot] = job.is_text_complete
+
+    def rehearse(self, shape: Shape) -> None:
+        assert shape in self.catalogue, f"{shape} was never captured"
+        step = self._step_ns
+        rows = Batch(shape, [0] * shape.rows, [], 0, Urgency.STARTUP)
+        self._clock.advance(step if isinstance(step, int) else step(rows))
 
     def append_text(self, slot: int, tokens: object, *, is_end: bool) -> None:
         assert isinstance(tokens, int)
@@ -391,6 +398,24 @@ def bench(
     runner = ScriptedRunner(chosen, clock, step_ns=step_ns)
     engine = Engine(chosen, runner, clock, make_delivery=make_delivery, trace=trace)
     return Bench(engine, runner, clock)
+
+
+def processor_costs(slowness: float = 1.0) -> CostTable:
+    """The tiny shape on one core of two, as measured (profile `cpu`), or so much slower."""
+
+    def took(fixed_ms: float, per_row_ms: float) -> StageCost:
+        return StageCost(fixed_ms=fixed_ms * slowness, per_row_ms=per_row_ms * slowness)
+
+    return load_costs("h100-published").model_copy(
+        update={
+            "frame": took(9.0, 0.9),
+            "codec": took(8.5, 1.0),
+            "prefill": took(8.0, 0.3),
+            "host_gap_ms": 0.7 * slowness,
+            "delivery_ms": 0.5,
+            "launch_us": 0.0,
+        }
+    )
 
 
 def ready_work(settings: Profile | None = None, *, num_slots: int = 400) -> ReadyWork:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from reference_engine.assemble import assemble, warm_up
-from reference_engine.batch import Stage
+from reference_engine.assemble import assemble, rehearse, warm_up
+from reference_engine.batch import Shape, Stage
+from reference_engine.clock import MonotonicClock
 from reference_engine.errors import CheckpointError, ReferenceEngineError
 from reference_engine.messages import EndReason
 from reference_engine.model.sampling import SamplingSettings
@@ -40,6 +42,32 @@ def test_a_warm_engine_has_run_every_stage_and_speaks(micro: Loaded):
     assert all(num > 0 for num in warm_steps)
     assert 0 == job.num_prefill_positions
     assert end.reason in (EndReason.LENGTH, EndReason.COMPLETE)
+    codes = speak(micro, prompt, SamplingSettings.greedy(), num_frames=6)
+    assert_same_sound(pcm(micro, codes), np.frombuffer(listener.audio, np.int16))
+
+
+def test_every_shape_runs_before_the_first_request_and_leaves_nothing_behind(micro: Loaded):
+    """Its time is known afterwards, and what is spoken is what a fresh engine speaks."""
+    ready = assemble(micro.folder, settings(positions_per_slot=128, max_load=0.5))
+    replayed: list[Shape] = []
+    replay = ready.runner.graphs._driver.replay
+    ready.runner.graphs._driver.replay = lambda shape: (replayed.append(shape), replay(shape))[1]
+
+    rehearse(ready, MonotonicClock())
+
+    shapes = ready.engine.catalogue.shapes
+    assert dict.fromkeys(shapes, 2) == Counter(replayed)
+    assert set(shapes) == set(ready.engine.load._rehearsed_ns)
+    assert 0 == int(ready.runner.state.lengths.abs().sum())
+    prompt = ready.prompts.build("hello", ready.prompts.voice("ryan"), layout=TextLayout.WHOLE)
+    job = ready.runner.job(
+        "1", ModelPrompt(prompt, SamplingSettings.greedy()), num_characters=5, max_new_tokens=7
+    )
+    listener = Waiter()
+    ready.engine.start()
+    ready.engine.submit(job, listener)
+    listener.wait_for_end()
+    ready.engine.close()
     codes = speak(micro, prompt, SamplingSettings.greedy(), num_frames=6)
     assert_same_sound(pcm(micro, codes), np.frombuffer(listener.audio, np.int16))
 

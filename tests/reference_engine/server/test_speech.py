@@ -320,6 +320,34 @@ def test_over_capacity_is_429_with_a_time_to_come_back(micro):
     assert 1 == len({len(answer.data) for answer in answers[:3]})
 
 
+def test_over_capacity_is_said_before_the_body_is_read(micro):
+    """The one slot is taken: whoever comes is refused on its head alone, whatever it would ask."""
+
+    async def go() -> tuple[bytes, str]:
+        async with served(micro, profile=small_profile(slots=1, max_waiting=0)) as server:
+            holding = asyncio.create_task(_ask(server, body(TEXT, max_new_tokens=100)))
+            await server.until(lambda: server.service.assembled.engine.num_in_system == 1)
+            host, port = server.base_url.removeprefix("http://").split(":")
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(
+                f"POST {PATH} HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
+                "X-Request-Id: early\r\nContent-Length: 100000\r\n\r\n".encode()
+            )
+            head = await reader.readuntil(b"\r\n\r\n")
+            writer.close()
+            holding.cancel()
+            entry = server.service.ledger.get("early")
+            assert entry is not None
+            await server.until_idle()
+            return head, entry.outcome.value
+
+    head, outcome = asyncio.run(go())
+
+    assert b" 429 " in head.splitlines()[0]
+    assert b"retry-after: " in head.lower()
+    assert "refused" == outcome
+
+
 def test_a_runaway_is_never_a_plain_success(micro):
     """The guard, not the client's own limit, ended it: the stream is cut, the whole is a 500."""
     profile = small_profile(guards={"min_frames": 5, "frames_per_character": 0.1})
