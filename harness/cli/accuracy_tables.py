@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.table import Table
 
 from analysis.accuracy import Accuracy, Bar, Spread
+from harness.cli.terminal import Terminal
 from harness.truth.noise import HostNoise
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def print_points(
     points: Sequence[AccuracyPoint], *, noise: Sequence[HostNoise], seconds: float
 ) -> None:
     """Print every point on stdout."""
-    console = Console(highlight=False)
+    console = Terminal(highlight=False)
     # A table that is cut off is worse than one that wraps.
     console.width = max(console.width, _MIN_WIDTH)
     for each in noise:

@@ -114,8 +114,7 @@ def print_report(report: Report, *, is_json: bool) -> None:
     if is_json:
         typer.echo(json.dumps(report.metrics, allow_nan=False))
         return
-    from rich.console import Console
-
     from analysis.report.terminal import print_model
+    from harness.cli.terminal import Terminal
 
-    print_model(report.model, Console())
+    print_model(report.model, Terminal())

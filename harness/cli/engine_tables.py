@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from engines.base import EngineCard
+from harness.cli.terminal import Terminal
 
 if TYPE_CHECKING:
     from harness.cli.contract_check import ContractReport
@@ -82,5 +83,5 @@ def print_contract_report(report: ContractReport, *, console: Console | None = N
 def _console(console: Console | None) -> Console:
     if console is not None:
         return console
-    found = Console(soft_wrap=False)
-    return found if found.is_terminal else Console(width=_PIPE_WIDTH)
+    found = Terminal(soft_wrap=False)
+    return found if found.is_terminal else Terminal(width=_PIPE_WIDTH)

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from engines import registry
 from harness.cli.scenario_options import Choices, choose_scenario
+from harness.cli.terminal import Terminal
 from harness.errors import AuthorizationError
 from harness.plan import plan_points
 from harness.prompts import PromptSet, load_prompts
@@ -128,7 +128,7 @@ def _print(
             f"{point['planned_rps']:.3g}",
             str(point["num_characters"]),
         )
-    console = Console()
+    console = Terminal()
     console.print(table)
     for point in document["points"] if has_arrivals else ():
         for arrival in point["arrivals"]:
