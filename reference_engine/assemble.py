@@ -43,6 +43,11 @@ class AssembledEngine:
     tokenizer: TextTokenizer
     prompts: PromptBuilder
 
+    def close(self) -> None:
+        """Stop the engine's threads, then free what was recorded on the device."""
+        self.engine.close()
+        self.runner.close()
+
 
 def assemble(
     folder: Path,

@@ -112,10 +112,10 @@ class Service:
         self._state = State.DRAINING
 
     async def close(self) -> None:
-        """End whoever is left and stop the engine's threads."""
+        """End whoever is left, stop the engine's threads and free the device."""
         self._state = State.DRAINING
         if self._assembled is not None:
-            await asyncio.get_running_loop().run_in_executor(None, self._assembled.engine.close)
+            await asyncio.get_running_loop().run_in_executor(None, self._assembled.close)
 
     def check_ready(self) -> None:
         """Raise the 503 of a server that cannot speak now."""

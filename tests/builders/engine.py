@@ -242,6 +242,9 @@ class ScriptedRunner:
         assert self._handle is not None
         return self._handle
 
+    def close(self) -> None:
+        """Nothing was recorded."""
+
 
 @dataclass(slots=True)
 class Listener:

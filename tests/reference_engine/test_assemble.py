@@ -11,7 +11,7 @@ import pytest
 from reference_engine.assemble import assemble, rehearse, warm_up
 from reference_engine.batch import Shape, Stage
 from reference_engine.clock import MonotonicClock
-from reference_engine.errors import CheckpointError, ReferenceEngineError
+from reference_engine.errors import CheckpointError, ReferenceEngineError, UncapturedShapeError
 from reference_engine.messages import EndReason
 from reference_engine.model.sampling import SamplingSettings
 from reference_engine.model.text.prompts import TextLayout
@@ -70,6 +70,18 @@ def test_every_shape_runs_before_the_first_request_and_leaves_nothing_behind(mic
     ready.engine.close()
     codes = speak(micro, prompt, SamplingSettings.greedy(), num_frames=6)
     assert_same_sound(pcm(micro, codes), np.frombuffer(listener.audio, np.int16))
+
+
+def test_closing_stops_the_threads_and_frees_what_was_recorded(micro: Loaded):
+    """In this order: nobody replays what is being freed."""
+    ready = assemble(micro.folder, settings(positions_per_slot=128))
+    ready.engine.start()
+
+    ready.close()
+
+    assert not ready.engine.is_alive
+    with pytest.raises(UncapturedShapeError):
+        ready.runner.rehearse(ready.engine.catalogue.shapes[0])
 
 
 def test_a_device_without_a_driver_is_one_line(micro: Loaded):
