@@ -33,7 +33,11 @@ def make(
 ) -> None:
     """Write random weights in the official layout: they speak noise, and are labelled so."""
     from harness.cli.extras import require_reference
+    from reference_engine.checkpoint.shapes import check_new_folder, shape_named
 
+    # Before torch, whose import takes seconds.
+    shape_named(shape)
+    check_new_folder(folder)
     require_reference("checkpoint")
     from reference_engine.checkpoint.make import make_checkpoint
 
@@ -69,7 +73,11 @@ def inspect(
 ) -> None:
     """Check a checkpoint against its own config, and count what is in it."""
     from harness.cli.extras import require_reference
+    from reference_engine.model.config_reader import read_codec_config, read_model_config
 
+    # Before torch, whose import takes seconds.
+    read_model_config(folder)
+    read_codec_config(folder)
     require_reference("checkpoint")
     from reference_engine.checkpoint.inspect import inspect_checkpoint
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import Path
 
 import torch
@@ -18,10 +17,9 @@ from reference_engine.checkpoint.random_weights import (
     scale_last_convolution,
     wave_peak,
 )
-from reference_engine.checkpoint.shapes import SHAPES, CheckpointShape
+from reference_engine.checkpoint.shapes import CheckpointShape, check_new_folder, shape_named
 from reference_engine.checkpoint.tokenizer_files import tokenizer_files
 from reference_engine.codec.weights import load_codec
-from reference_engine.errors import ArgumentError
 from reference_engine.model.config_reader import CODEC_FOLDER
 from reference_engine.model.tensor_table import codec_tensors, model_tensors
 
@@ -50,12 +48,9 @@ def make_checkpoint(folder: Path, *, shape: str, seed: int) -> MadeCheckpoint:
     Raises:
         ArgumentError: the shape is unknown, or the folder already holds something.
     """
-    if shape not in SHAPES:
-        near = get_close_matches(shape, SHAPES, n=1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
-        raise ArgumentError(f"shape: {shape!r} is not one of {', '.join(SHAPES)}{hint}")
+    chosen = shape_named(shape)
     label = f"random numbers, shape {shape}, seed {seed}: speaks noise, proves nothing about voices"
-    return write_checkpoint(folder, SHAPES[shape], label=label, seed=seed)
+    return write_checkpoint(folder, chosen, label=label, seed=seed)
 
 
 def write_checkpoint(
@@ -72,8 +67,7 @@ def write_checkpoint(
     Raises:
         ArgumentError: the folder already holds something.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ArgumentError(f"{folder}: already exists; name a new folder")
+    check_new_folder(folder)
     (folder / CODEC_FOLDER).mkdir(parents=True)
     _write_texts(folder, shape, label)
     generator = torch.Generator().manual_seed(seed)

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
 from types import MappingProxyType
 
+from reference_engine.errors import ArgumentError
 from reference_engine.model.config import (
     CodecConfig,
     GenerationDefaults,
@@ -21,7 +24,7 @@ from reference_engine.model.config import (
     TalkerConfig,
 )
 
-__all__ = ["SHAPES", "CheckpointShape"]
+__all__ = ["SHAPES", "CheckpointShape", "check_new_folder", "shape_named"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,3 +207,26 @@ SHAPES: Mapping[str, CheckpointShape] = MappingProxyType(
         ),
     }
 )
+
+
+def shape_named(name: str) -> CheckpointShape:
+    """One of `SHAPES`.
+
+    Raises:
+        ArgumentError: there is none of that name.
+    """
+    if name not in SHAPES:
+        near = get_close_matches(name, SHAPES, n=1)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise ArgumentError(f"shape: {name!r} is not one of {', '.join(SHAPES)}{hint}")
+    return SHAPES[name]
+
+
+def check_new_folder(folder: Path) -> None:
+    """Nothing may be overwritten.
+
+    Raises:
+        ArgumentError: the folder already holds something.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ArgumentError(f"{folder}: already exists; name a new folder")

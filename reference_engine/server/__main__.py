@@ -7,6 +7,7 @@ import asyncio
 import importlib.util
 import logging
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import yaml
 from aiohttp.http_exceptions import HttpProcessingError
@@ -22,12 +23,14 @@ from aiohttp.http_exceptions import HttpProcessingError
 from reference_engine.clock import Clock, MonotonicClock
 from reference_engine.config import Profile, load_profile
 from reference_engine.errors import ArgumentError, MissingExtraError, ReferenceEngineError
+from reference_engine.model.config_reader import read_codec_config, read_model_config
 from reference_engine.server.settings import (
     DEFAULT_PORT,
     ServerSettings,
     StartRule,
     StartSettings,
 )
+from reference_engine.server.sockets import bind
 
 if TYPE_CHECKING:
     from reference_engine.assemble import AssembledEngine
@@ -39,6 +42,8 @@ _RANDOM = ("tiny", "tiny-0.6b", "0.6b", "1.7b")
 # The engine's thread holds the interpreter between kernels; the default of 5 ms is a codec frame's
 # worth of waiting for whoever has bytes to send.
 _SWITCH_INTERVAL_S = 0.0005
+_DEVICE = re.compile(r"cpu|cuda(:\d{1,3})?")
+_MAX_THREADS = 1_024  # more only fail, and not in words that say why
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +64,10 @@ def parse_arguments(argv: Sequence[str]) -> Launch:
 
     Raises:
         ReferenceEngineError: a value is out of range, a profile unknown, a key not set.
-        SystemExit: argparse refused the line and said why.
+        SystemExit: help was asked for.
     """
     given = _parser().parse_args(argv)
-    if (given.checkpoint is None) == (given.random is None):
-        raise ArgumentError("give one of --checkpoint DIR and --random tiny|1.7b")
-    for name in ("drain_s", "start_max_wait_s"):
-        if not 0 <= getattr(given, name) < 1e6:
-            raise ArgumentError(f"--{name.replace('_', '-')}: expected seconds, at least 0")
-    if not 0 <= given.port <= 65_535:
-        raise ArgumentError(f"--port: {given.port} is not in 0..65535")
-    if given.start_max_tokens < 1 or (given.threads is not None and given.threads < 1):
-        raise ArgumentError("--start-max-tokens, --threads: expected at least 1")
+    _check(given)
     name = f"random-{given.random}" if given.random else given.checkpoint.resolve().name
     return Launch(
         settings=ServerSettings(
@@ -91,6 +88,26 @@ def parse_arguments(argv: Sequence[str]) -> Launch:
         dtype=given.dtype or ("float32" if given.device == "cpu" else "bfloat16"),
         num_threads=given.threads,
     )
+
+
+def _check(given: argparse.Namespace) -> None:
+    """Raise what is wrong with single values; the checkpoint's configuration is read for it."""
+    if (given.checkpoint is None) == (given.random is None):
+        raise ArgumentError("give one of --checkpoint DIR and --random tiny|1.7b")
+    for name in ("drain_s", "start_max_wait_s"):
+        if not 0 <= getattr(given, name) < 1e6:
+            raise ArgumentError(f"--{name.replace('_', '-')}: expected seconds, at least 0")
+    if not 0 <= given.port <= 65_535:
+        raise ArgumentError(f"--port: {given.port} is not in 0..65535")
+    if given.start_max_tokens < 1:
+        raise ArgumentError(f"--start-max-tokens: {given.start_max_tokens}; expected at least 1")
+    if given.threads is not None and not 1 <= given.threads <= _MAX_THREADS:
+        raise ArgumentError(f"--threads: {given.threads} is not in 1..{_MAX_THREADS}")
+    if _DEVICE.fullmatch(given.device) is None:
+        raise ArgumentError(f"--device: {given.device!r} is not cpu, cuda or cuda:N")
+    if given.checkpoint is not None:
+        read_model_config(given.checkpoint)
+        read_codec_config(given.checkpoint)
 
 
 def _api_key(variable: str | None) -> str | None:
@@ -123,8 +140,16 @@ def _overrides(settings: Sequence[str]) -> dict[str, Any]:
     return nested
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says in one line what is wrong, without the usage of two dozen options."""
+
+    def error(self, message: str) -> NoReturn:
+        text = message.removeprefix("argument ")
+        raise ArgumentError(f"{text}; --help lists what there is")
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m reference_engine.server", allow_abbrev=False)
+    parser = _Parser(prog="python -m reference_engine.server", allow_abbrev=False)
     add = parser.add_argument
     add("--checkpoint", type=Path, metavar="DIR", help="a checkpoint in the official layout")
     add("--random", choices=_RANDOM, help="noise of this shape instead of a checkpoint")
@@ -136,7 +161,12 @@ def _parser() -> argparse.ArgumentParser:
     add("--host", default="127.0.0.1", help="address to listen on")
     add("--port", type=int, default=DEFAULT_PORT, help="0 lets the system choose")
     add("--model-id", help="name in /v1/models; default: the folder's")
-    add("--start", choices=[*StartRule], default=StartRule.FIRST_TOKEN, help="of arriving text")
+    add(
+        "--start",
+        choices=[rule.value for rule in StartRule],
+        default=StartRule.FIRST_TOKEN,
+        help="of arriving text",
+    )
     add("--start-max-tokens", type=int, default=24, help="begin with so many tokens anyhow")
     add("--start-max-wait-s", type=float, default=0.5, help="begin after so long anyhow")
     add("--drain-s", type=float, default=30.0, help="longest wait for requests when stopping")
@@ -193,10 +223,11 @@ def _set_up_logs() -> None:
 
 
 def _serve(launch: Launch) -> None:
-    from reference_engine.server.process import bind, serve_until_stopped
+    # Taken before what takes long is imported: a wrong address is told at once.
+    sockets = bind(launch.settings.host, launch.settings.port)
+    from reference_engine.server.process import serve_until_stopped
     from reference_engine.server.service import Service
 
-    sockets = bind(launch.settings.host, launch.settings.port)
     clock = MonotonicClock()
     service = Service(
         launch.settings,

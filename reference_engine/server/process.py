@@ -1,10 +1,9 @@
-"""From settings to a running process: bind, load, serve, drain."""
+"""From listening sockets to a running process: load, serve, drain."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import json
 import os
 import signal
@@ -14,66 +13,14 @@ from typing import TextIO
 
 from aiohttp import web
 
-from reference_engine.errors import ArgumentError
 from reference_engine.server.app import SERVER_NAME, build_app
 from reference_engine.server.service import Service
+from reference_engine.server.sockets import ANY_ADDRESS, BACKLOG, local_url
 
-__all__ = ["bind", "local_url", "new_runner", "serve_until_stopped"]
+__all__ = ["new_runner", "serve_until_stopped"]
 
-_BACKLOG = 1_024  # a burst of connects waits here instead of being refused
 _DRAIN_POLL_S = 0.02
 _HANDLER_EXIT_S = 1.0
-_ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-
-
-def bind(host: str, port: int) -> list[socket.socket]:
-    """A listening socket for each address of `host`, all on one port (0: the system chooses).
-
-    Raises:
-        ArgumentError: the port is taken, or the host is unknown or of another machine.
-    """
-    flags = socket.AI_PASSIVE
-    try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=flags)
-    except OSError as fault:
-        raise ArgumentError(f"--host: {host!r} is unknown ({fault.strerror})") from None
-    listening: list[socket.socket] = []
-    try:
-        for family, address in dict.fromkeys((info[0], str(info[4][0])) for info in found):
-            chosen = listening[0].getsockname()[1] if listening else port
-            listening.append(_listen(family, address, port=chosen))
-    except BaseException:
-        for sock in listening:
-            sock.close()
-        raise
-    return listening
-
-
-def _listen(family: int, address: str, *, port: int) -> socket.socket:
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if family == socket.AF_INET6:
-            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        sock.bind((address, port))
-        # Already here: two sockets may bind one port, but only one may listen on it.
-        sock.listen(_BACKLOG)
-    except OSError as fault:
-        sock.close()
-        if fault.errno == errno.EADDRINUSE:
-            text = f"--port: port {port} on {address} is taken by another server; choose another"
-            raise ArgumentError(text) from None
-        text = f"--host {address} --port {port}: cannot listen there ({fault.strerror})"
-        raise ArgumentError(text) from None
-    sock.setblocking(False)
-    return sock
-
-
-def local_url(sock: socket.socket) -> str:
-    """The address for a client on this machine."""
-    address, port = sock.getsockname()[:2]
-    address = _ANY_ADDRESS.get(address, address)
-    return f"http://[{address}]:{port}" if ":" in address else f"http://{address}:{port}"
 
 
 def new_runner(service: Service) -> web.AppRunner:
@@ -104,7 +51,7 @@ async def serve_until_stopped(
     stop = asyncio.Event()
     try:
         for sock in sockets:
-            await web.SockSite(runner, sock, backlog=_BACKLOG).start()
+            await web.SockSite(runner, sock, backlog=BACKLOG).start()
         _listen_for_stop(stop, with_stdin=service.settings.should_stop_on_stdin_eof)
         await _prepare_and_wait(service, stop, url=local_url(sockets[0]), stdout=stdout)
         await _drain(service, runner, stderr)
@@ -117,7 +64,7 @@ def _announce(service: Service, sockets: list[socket.socket], stderr: TextIO) ->
     for sock in sockets:
         address, port = sock.getsockname()[:2]
         stderr.write(f"earwitness: {SERVER_NAME} listening on {address} port {port}, loading\n")
-        if address in _ANY_ADDRESS and service.settings.api_key is None:
+        if address in ANY_ADDRESS and service.settings.api_key is None:
             stderr.write("earwitness: other machines can use this server, no key is asked\n")
     stderr.flush()
 

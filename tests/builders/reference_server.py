@@ -29,9 +29,10 @@ from reference_engine.engine import Engine
 from reference_engine.messages import Job
 from reference_engine.model_runner import ModelPrompt
 from reference_engine.server.app import build_app
-from reference_engine.server.process import bind, local_url, new_runner
+from reference_engine.server.process import new_runner
 from reference_engine.server.service import Service
 from reference_engine.server.settings import ServerSettings
+from reference_engine.server.sockets import bind, local_url
 from tests.builders.checkpoints import Loaded
 from tests.builders.engine import ScriptedRunner, Speech
 from tests.builders.model_engine import settings

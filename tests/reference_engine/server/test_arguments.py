@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import socket
+
 import pytest
 
 from harness.cli import serve
 from reference_engine.errors import ReferenceEngineError
 from reference_engine.server.__main__ import main, parse_arguments
 from reference_engine.server.settings import ServerSettings, StartRule
+from tests.builders.imports import without_torch
 
 TINY = ["--random=tiny"]
 
@@ -64,11 +67,19 @@ def test_the_key_comes_from_the_environment_alone(monkeypatch):
         ([*TINY, "--port=70000"], "0..65535"),
         ([*TINY, "--drain-s=-1"], "--drain-s"),
         ([*TINY, "--start-max-wait-s=nan"], "--start-max-wait-s"),
-        ([*TINY, "--threads=0"], "at least 1"),
+        ([*TINY, "--threads=0"], "not in 1..1024"),
+        ([*TINY, "--threads=99999"], "not in 1..1024"),
+        ([*TINY, "--start-max-tokens=0"], "--start-max-tokens: 0"),
+        ([*TINY, "--device=gpu"], "'gpu' is not cpu, cuda or cuda:N"),
+        ([*TINY, "--port=here"], "--port: invalid int value: 'here'"),
+        (["--random=huge"], "choose from 'tiny'"),
+        ([*TINY, "--start=now"], "choose from 'first-token', 'clause', 'sentence'"),
+        ([*TINY, "--cuda"], "unrecognized arguments: --cuda"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(arguments, said, capsys, monkeypatch):
     """Before anything heavy is loaded or a port taken."""
+    without_torch(monkeypatch)
     monkeypatch.delenv("NOT_SET_ANYWHERE", raising=False)
     with pytest.raises(ReferenceEngineError, match=r".") as raised:
         parse_arguments(arguments)
@@ -76,6 +87,52 @@ def test_a_mistake_is_one_line_and_exit_code_2(arguments, said, capsys, monkeypa
     assert said in str(raised.value)
     assert 2 == main(arguments)
     assert 1 == capsys.readouterr().err.count("\n")
+
+
+def test_a_folder_without_a_checkpoint_is_told_before_anything_is_loaded(
+    tmp_path, capsys, monkeypatch
+):
+    """One line that names the missing file, and the exit code of a missing checkpoint."""
+    without_torch(monkeypatch)
+
+    assert 7 == main([f"--checkpoint={tmp_path / 'nowhere'}"])
+    said = capsys.readouterr().err
+    assert 1 == said.count("\n")
+    assert "nowhere/config.json: not found" in said
+
+
+@pytest.mark.parametrize(
+    ("host", "said"),
+    [
+        ("no.such.host.invalid", "'no.such.host.invalid' is unknown"),
+        ("", "--host: empty"),
+        ("a..b", "not a name of a machine"),
+        ("192.0.2.1", "cannot listen there"),
+    ],
+)
+def test_a_host_that_cannot_be_listened_on_is_told_before_anything_is_loaded(
+    host, said, capsys, monkeypatch
+):
+    """One line, exit code 2."""
+    without_torch(monkeypatch)
+
+    assert 2 == main([*TINY, f"--host={host}", "--port=0"])
+    line = capsys.readouterr().err
+    assert (1, True) == (line.count("\n"), said in line)
+
+
+def test_a_taken_port_is_told_before_anything_is_loaded(capsys, monkeypatch):
+    """With the port and the address in the line."""
+    without_torch(monkeypatch)
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+
+        assert 2 == main([*TINY, f"--port={port}"])
+
+    line = capsys.readouterr().err
+    assert (1, True) == (line.count("\n"), f"port {port} on 127.0.0.1 is taken" in line)
 
 
 def test_the_toolkits_command_hands_everything_on(monkeypatch):

@@ -15,7 +15,7 @@ import pytest
 
 from reference_engine.assemble import assemble
 from reference_engine.errors import ArgumentError, CheckpointError
-from reference_engine.server.process import bind
+from reference_engine.server.sockets import bind
 from tests.builders.reference_server import (
     MODEL_ID,
     PATH,
