@@ -46,9 +46,10 @@ class CodecTransformerWeights:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """What a call's queries may look at, and how its tokens are rotated."""
+    """What a call's queries may look at, what is kept of it, and how its tokens are rotated."""
 
     visible: Tensor  # [B, 1, n, W + n] bool
+    kept: Tensor  # [B, W] int64, what of the W + n entries of each layer the stream remembers
     cos: Tensor  # [B, 1, n, D]
     sin: Tensor
 
@@ -98,6 +99,7 @@ def _look_back(
     cos, sin = angles.cos(), angles.sin()
     return _Window(
         visible=(is_near & has_begun[:, None])[:, None],
+        kept=advance.num_frames[:, None] + key[:past],
         cos=torch.cat((cos, cos), dim=-1)[:, None].to(x.dtype),
         sin=torch.cat((-sin, sin), dim=-1)[:, None].to(x.dtype),
     )
@@ -116,15 +118,17 @@ def _attend(
     """One layer's attention over remembered and new keys: [B, n, hidden] -> [B, n, hidden]."""
     num_rows, count, _ = x.shape
     merged = F.linear(x, layer.qkv).view(num_rows, count, config.num_qkv_heads, config.head_dim)
-    # [B, n, heads, D] -> [B, heads, n, D]
-    q, k, v = merged.transpose(1, 2).split_with_sizes(
-        [config.num_heads, config.num_kv_heads, config.num_kv_heads], dim=1
+    # [B, n, heads, D] -> [B, heads, n, D]; queries and keys are rotated in one go.
+    qk, v = merged.transpose(1, 2).split_with_sizes(
+        [config.num_heads + config.num_kv_heads, config.num_kv_heads], dim=1
     )
-    k = rotate(k, window.cos, window.sin)
-    keys = _slide(state.window_k[index], k, advance)
-    values = _slide(state.window_v[index], v, advance)
+    q, k = rotate(qk, window.cos, window.sin).split_with_sizes(
+        [config.num_heads, config.num_kv_heads], dim=1
+    )
+    keys = _slide(state.window_k[index], k, advance.slots, window.kept)
+    values = _slide(state.window_v[index], v, advance.slots, window.kept)
     mixed = F.scaled_dot_product_attention(
-        rotate(q, window.cos, window.sin),
+        q,
         keys,
         values,
         attn_mask=window.visible,
@@ -133,11 +137,9 @@ def _attend(
     return F.linear(mixed.transpose(1, 2).reshape(num_rows, count, -1), layer.out)
 
 
-def _slide(past: Tensor, new: Tensor, advance: Advance) -> Tensor:
+def _slide(past: Tensor, new: Tensor, slots: Tensor, kept: Tensor) -> Tensor:
     """Join a layer's window [S, heads, W, D] with new entries, and move the window on."""
-    joined = torch.cat((past.index_select(0, advance.slots), new), dim=2)
-    keep = past.shape[2]
-    picks = advance.num_frames[:, None] + torch.arange(keep, device=joined.device)
-    index = picks[:, None, :, None].expand(-1, joined.shape[1], -1, joined.shape[3])
-    past.index_copy_(0, advance.slots, joined.gather(2, index))
+    joined = torch.cat((past.index_select(0, slots), new), dim=2)
+    index = kept[:, None, :, None].expand(-1, joined.shape[1], -1, joined.shape[3])
+    past.index_copy_(0, slots, joined.gather(2, index))
     return joined
