@@ -34,6 +34,7 @@ from engines.http_contract import EventsSpec, MatchSpec
 from engines.outcomes import TransportOutcome
 from engines.pointer import find, find_first
 from engines.redact import one_line
+from engines.shape import is_sample_rate
 
 __all__ = [
     "EventBody",
@@ -294,7 +295,7 @@ class EventBody:
         found, spec = self._format, self._spec
         rate = find_first(document, (spec.sample_rate,)) if spec.sample_rate is not None else None
         if rate is not None:
-            if not isinstance(rate, int) or isinstance(rate, bool) or not 1000 <= rate <= 768_000:
+            if not is_sample_rate(rate):
                 return [protocol_error(where, f"sample rate {one_line(str(rate)[:60])} is none")]
             found = dataclasses.replace(found, sample_rate_hz=rate, rate_source=RateSource.MESSAGE)
         name = find_first(document, (spec.format,)) if spec.format is not None else None

@@ -43,6 +43,7 @@ from engines.base import (
     TextAccepted,
     TextDue,
 )
+from engines.ending import EndsOnce
 from engines.outcomes import TransportOutcome
 
 __all__ = ["PCM_24K", "FakeAdapter", "FakeExchange", "FakeScript", "FakeStep", "tone"]
@@ -110,31 +111,23 @@ class FakeScript:
         return replace(self, steps=(*kept, FakeStep(at_ms, Closed())))
 
 
-class FakeExchange:
+class FakeExchange(EndsOnce):
     """Reads a script's events as a raw HTTP engine would."""
 
-    __slots__ = ("_is_open", "_is_over", "request", "script", "target")
+    __slots__ = ("_is_open", "request", "script", "target")
 
     def __init__(self, request: SpeechRequest, script: FakeScript, target: HttpTarget) -> None:
+        super().__init__()
         self.request = request
         self.script = script
         self.target = target
         self._is_open = False
-        self._is_over = False
 
     def start(self) -> list[Action]:
         """Send the text as the body; with incremental text, pieces follow as they fall due."""
         if self.request.is_incremental:
             return []
         return [Send(self.request.text.encode(), ends_text=True)]
-
-    def feed(self, event: Event) -> list[Action]:
-        """See `engines.base.Exchange`."""
-        if self._is_over:
-            return []
-        actions = self._react(event)
-        self._is_over = any(isinstance(action, (Done, Fail)) for action in actions)
-        return actions
 
     def _react(self, event: Event) -> list[Action]:
         match event:

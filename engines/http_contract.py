@@ -20,6 +20,7 @@ from engines.base import OddByte, PayloadEncoding, SampleFormat, WavSize
 from engines.config_errors import describe, hint, read_yaml
 from engines.errors import ContractError, UnknownEngineError
 from engines.pointer import is_pointer
+from engines.shape import MAX_CHANNELS, MAX_RATE_HZ, MIN_RATE_HZ
 
 __all__ = [
     "AcceptSpec",
@@ -170,9 +171,9 @@ class FormatSpec(_Model):
     """What the contract promises about the audio. A rate may be a parameter's value."""
 
     sample_format: Annotated[SampleFormat, Field(strict=False)]
-    sample_rate_hz: int | None = Field(None, ge=1000, le=768_000)
+    sample_rate_hz: int | None = Field(None, ge=MIN_RATE_HZ, le=MAX_RATE_HZ)
     sample_rate_param: str | None = None
-    channels: int | None = Field(None, ge=1, le=16)
+    channels: int | None = Field(None, ge=1, le=MAX_CHANNELS)
 
     @model_validator(mode="after")
     def _raw_has_a_shape(self) -> Self:

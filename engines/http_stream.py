@@ -19,7 +19,6 @@ from engines.base import (
     Capabilities,
     Close,
     Closed,
-    Done,
     EndOfBody,
     Event,
     Exchange,
@@ -33,6 +32,7 @@ from engines.base import (
     StreamBytes,
 )
 from engines.credentials import Credentials
+from engines.ending import EndsOnce
 from engines.errors import ContractError
 from engines.event_stream import EventBody, NdjsonParser, SseParser
 from engines.http_body import BodyReader, ErrorBody, RawBody, protocol_error
@@ -40,8 +40,9 @@ from engines.http_contract import AcceptSpec, HttpContract, ReadBody, load_contr
 from engines.http_probe import build_probe
 from engines.http_request import assumed_format, build_body, build_target, expected_format
 from engines.outcomes import TransportOutcome
-from engines.params import check_base_url, check_params, resolve_values
+from engines.params import check_base_url, check_params, check_text, resolve_values
 from engines.redact import one_line
+from engines.shape import MAX_CHANNELS, MAX_RATE_HZ, MIN_RATE_HZ
 
 __all__ = ["HttpContract", "HttpStreamAdapter", "HttpStreamExchange", "load_contract"]
 
@@ -111,12 +112,7 @@ class HttpStreamAdapter:
                 f"{contract.name}: takes whole texts only; use text_pacing mode 'whole' or an "
                 "engine with incremental text (earwitness engines)"
             )
-        limit = contract.request.max_text_chars
-        if limit is not None and len(request.text) > limit:
-            raise ContractError(
-                f"{contract.name}: a text of {len(request.text)} characters is longer than the "
-                f"{limit} that this engine takes"
-            )
+        check_text(contract.name, request.text, max_chars=contract.request.max_text_chars)
         params = self._params
         if request.params:
             params = {**params, **check_params(contract.name, self._known, request.params)}
@@ -144,7 +140,7 @@ class HttpStreamAdapter:
         )
 
 
-class HttpStreamExchange:
+class HttpStreamExchange(EndsOnce):
     """One request and its reply. States: headers, then a body or an error body, then over."""
 
     __slots__ = (
@@ -154,7 +150,6 @@ class HttpStreamExchange:
         "_error",
         "_expected",
         "_facts",
-        "_is_over",
         "_reader",
         "_secrets",
         "_target",
@@ -170,6 +165,7 @@ class HttpStreamExchange:
         assumed: AudioFormat | None = None,
         secrets: tuple[str, ...] = (),
     ) -> None:
+        super().__init__()
         self._contract = contract
         self._target = target
         self._body = body
@@ -179,7 +175,6 @@ class HttpStreamExchange:
         self._facts: dict[str, Any] = {}
         self._reader: BodyReader | None = None
         self._error: ErrorBody | None = None
-        self._is_over = False
 
     @property
     def target(self) -> HttpTarget:
@@ -189,15 +184,6 @@ class HttpStreamExchange:
     def start(self) -> list[Action]:
         """Send the body; for an HTTP request that is also the end of the text."""
         return [Send(self._body, ends_text=True)]
-
-    def feed(self, event: Event) -> list[Action]:
-        """See `engines.base.Exchange`."""
-        if self._is_over:
-            return []
-        actions = self._react(event)
-        if any(isinstance(action, (Done, Fail)) for action in actions):
-            self._is_over = True
-        return actions
 
     def _react(self, event: Event) -> list[Action]:
         match event:
@@ -284,8 +270,8 @@ class HttpStreamExchange:
             ValueError: a header that should hold a number does not.
         """
         response = self._contract.response
-        rate = _number(headers, response.rate_header, 1000, 768_000)
-        channels = _number(headers, response.channels_header, 1, 16)
+        rate = _number(headers, response.rate_header, MIN_RATE_HZ, MAX_RATE_HZ)
+        channels = _number(headers, response.channels_header, 1, MAX_CHANNELS)
         fallback = self._assumed
         source = RateSource.CONTRACT if rate is None else RateSource.HEADER
         if fallback is not None:

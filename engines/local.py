@@ -17,6 +17,7 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from engines.adapter import CodedAdapter
 from engines.base import (
     Action,
     Audio,
@@ -42,12 +43,13 @@ from engines.base import (
     StreamBytes,
     TextDue,
 )
+from engines.ending import EndsOnce
 from engines.errors import ContractError
 from engines.http_body import for_container, protocol_error
 from engines.http_contract import FieldSpec, ValueType
 from engines.outcomes import TransportOutcome
-from engines.params import check_params, resolve_values
 from engines.redact import one_line
+from engines.shape import MAX_CHANNELS, MAX_RATE_HZ, MIN_RATE_HZ
 
 __all__ = ["LocalAdapter", "LocalExchange"]
 
@@ -57,28 +59,30 @@ _FIELDS = MappingProxyType(
         "callable": FieldSpec(),
         "text_in": FieldSpec(default="stdin", one_of=("stdin", "argument")),
         "sample_format": FieldSpec(default="s16le", one_of=tuple(SampleFormat)),
-        "sample_rate_hz": FieldSpec(type=ValueType.INTEGER, default=22_050, min=1000, max=768_000),
-        "channels": FieldSpec(type=ValueType.INTEGER, default=1, min=1, max=16),
+        "sample_rate_hz": FieldSpec(
+            type=ValueType.INTEGER, default=22_050, min=MIN_RATE_HZ, max=MAX_RATE_HZ
+        ),
+        "channels": FieldSpec(type=ValueType.INTEGER, default=1, min=1, max=MAX_CHANNELS),
     }
 )
 # Where `text_in: argument` puts the text in the command.
 _TEXT_MARK = "{text}"
 
 
-class LocalExchange:
+class LocalExchange(EndsOnce):
     """One process for one request; its exit status says whether the audio is complete."""
 
-    __slots__ = ("_format", "_is_over", "_is_told", "_request", "_sends_text", "_target")
+    __slots__ = ("_format", "_is_told", "_request", "_sends_text", "_target")
 
     def __init__(
         self, request: SpeechRequest, target: ProcessTarget, *, found: AudioFormat, sends_text: bool
     ) -> None:
+        super().__init__()
         self._request = request
         self._target = target
         self._format = found
         self._sends_text = sends_text
         self._is_told = False
-        self._is_over = False
 
     @property
     def target(self) -> ProcessTarget:
@@ -91,14 +95,6 @@ class LocalExchange:
             return []
         text = f"{self._request.text}\n" if self._sends_text else ""
         return [Send(text.encode(), ends_text=True)]
-
-    def feed(self, event: Event) -> list[Action]:
-        """See `engines.base.Exchange`."""
-        if self._is_over:
-            return []
-        actions = self._react(event)
-        self._is_over = any(isinstance(action, (Done, Fail)) for action in actions)
-        return actions
 
     def _react(self, event: Event) -> list[Action]:
         match event:
@@ -125,7 +121,7 @@ class LocalExchange:
                 return [protocol_error("order", f"{type(event).__name__} does not belong here")]
 
 
-class LocalAdapter:
+class LocalAdapter(CodedAdapter):
     """A command whose standard output is audio."""
 
     def __init__(
@@ -142,8 +138,7 @@ class LocalAdapter:
             ContractError: one line.
         """
         del base_url, environ, key_hosts
-        self.base_url = "process:"
-        self._params = check_params(self.name, _FIELDS, params)
+        super().__init__("process:", _FIELDS, params)
         argv = params.get("argv")
         if argv is not None and (not argv or not all(isinstance(a, str) and a for a in argv)):
             raise ContractError(f"{self.name}: params.argv: must be a command and its arguments")
@@ -166,22 +161,11 @@ class LocalAdapter:
             parameters=tuple(_FIELDS),
         )
 
-    @property
-    def name(self) -> str:
-        """As in the registry."""
-        return "local"
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What a command can do."""
-        return self.describe().capabilities
-
     def open(self, request: SpeechRequest) -> Exchange:
         """Begin one request; see `engines.base.Adapter`."""
-        if "\x00" in request.text or any("\ud800" <= c <= "\udfff" for c in request.text):
-            raise ContractError(f"{self.name}: the text holds characters no command can be given")
-        params = {**self._params, **check_params(self.name, _FIELDS, request.params)}
-        values = resolve_values(self.name, _FIELDS, params, request)
+        values = self.values_of(request)
+        if "\x00" in request.text:
+            raise ContractError(f"{self.name}: the text holds a NUL, which no command can be given")
         as_argument = values["text_in"] == "argument"
         if as_argument and request.is_incremental:
             raise ContractError(f"{self.name}: text_in: an argument cannot come in pieces")

@@ -13,7 +13,7 @@ from engines.config_errors import hint, show
 from engines.errors import ContractError
 from engines.http_contract import FieldSpec, ValueType
 
-__all__ = ["check_base_url", "check_params", "is_loopback", "resolve_values"]
+__all__ = ["check_base_url", "check_params", "check_text", "is_loopback", "resolve_values"]
 
 _IS_OF_TYPE: Mapping[ValueType, Callable[[Any], bool]] = {
     ValueType.STRING: lambda value: isinstance(value, str),
@@ -67,6 +67,23 @@ def check_params(
         if value is not None:
             _check_value(known[name], value, at)
     return dict(params)
+
+
+def check_text(engine: str, text: str, *, max_chars: int | None = None) -> None:
+    """Refuse a text that no message can carry, or that this engine is known to refuse.
+
+    Raises:
+        ContractError: half a surrogate pair, or more than `max_chars` characters.
+    """
+    if max_chars is not None and len(text) > max_chars:
+        raise ContractError(
+            f"{engine}: a text of {len(text)} characters is longer than the {max_chars} that this "
+            "engine takes"
+        )
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ContractError(f"{engine}: the text holds a lone surrogate, not text") from None
 
 
 def _check_value(field: FieldSpec, value: Any, at: str) -> None:

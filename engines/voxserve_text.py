@@ -19,13 +19,13 @@ from urllib.parse import urlencode
 
 import orjson
 
+from engines.adapter import CodedAdapter
 from engines.base import (
     Action,
     AudioFormat,
     CancelDue,
     Capabilities,
     Close,
-    Done,
     EngineCard,
     Event,
     Exchange,
@@ -40,14 +40,14 @@ from engines.base import (
     TextDue,
 )
 from engines.credentials import Credentials
-from engines.errors import ContractError
+from engines.ending import EndsOnce
 from engines.http_body import error_text, protocol_error
 from engines.http_contract import HttpContract, load_contract
 from engines.http_probe import build_probe
 from engines.http_request import expected_format
 from engines.http_stream import HttpStreamExchange
 from engines.outcomes import TransportOutcome
-from engines.params import check_base_url, check_params, resolve_values
+from engines.params import check_base_url
 from engines.redact import one_line
 
 __all__ = ["VoxserveTextAdapter", "VoxserveTextExchange"]
@@ -60,7 +60,7 @@ _OPEN = "open"
 _REFUSED = (429, 503)
 
 
-class VoxserveTextExchange:
+class VoxserveTextExchange(EndsOnce):
     """One streamed text. The audio is read as the whole-text contract reads it."""
 
     def __init__(
@@ -72,6 +72,7 @@ class VoxserveTextExchange:
         settings: Mapping[str, str],
         expected: AudioFormat | None,
     ) -> None:
+        super().__init__()
         self._base_url = base_url
         self._request = request
         self._settings = settings
@@ -79,7 +80,6 @@ class VoxserveTextExchange:
         self._pieces: deque[TextDue] = deque()
         # The piece whose call is under way; a request id alone says nothing about it.
         self._in_flight: TextDue | None = None
-        self._is_over = False
         # Until the id is known the address is that of the opening call: same host, no request yet.
         self._target = self._call("start")
         audio_target = HttpTarget(base_url, "GET", _HEADERS[:1])
@@ -96,16 +96,6 @@ class VoxserveTextExchange:
             self._pieces.append(TextDue(0, self._request.text, True))
         body = urlencode(self._settings).encode()
         return [SideRequest(_OPEN, self._call("start"), body)]
-
-    def feed(self, event: Event) -> list[Action]:
-        """See `engines.base.Exchange`."""
-        actions: list[Action] = []
-        for action in () if self._is_over else self._react(event):
-            actions.append(action)
-            if isinstance(action, (Done, Fail)):
-                self._is_over = True
-                break
-        return actions
 
     def _react(self, event: Event) -> list[Action]:
         match event:
@@ -179,7 +169,7 @@ class VoxserveTextExchange:
         return Fail(outcome, reply.tag, text, {"status": reply.status})
 
 
-class VoxserveTextAdapter:
+class VoxserveTextAdapter(CodedAdapter):
     """VoxServe with streamed text. Parameters are those of `voxserve-native`."""
 
     def __init__(
@@ -199,13 +189,12 @@ class VoxserveTextAdapter:
         self._contract = load_contract("voxserve-native")
         address = base_url or self._contract.base_url
         assert address is not None
-        self.base_url = check_base_url(address, engine=self.name)
-        self._known = {
-            name: field
-            for name, field in self._contract.parameters().items()
-            if name != "streaming"
-        }
-        self._params = check_params(self.name, self._known, params)
+        known = self._contract.parameters()
+        super().__init__(
+            check_base_url(address, engine="voxserve-text"),
+            {name: field for name, field in known.items() if name != "streaming"},
+            params,
+        )
 
     @classmethod
     def describe(cls) -> EngineCard:
@@ -225,22 +214,9 @@ class VoxserveTextAdapter:
             parameters=tuple(name for name in contract.parameters() if name != "streaming"),
         )
 
-    @property
-    def name(self) -> str:
-        """As in the registry."""
-        return "voxserve-text"
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What this way of talking to VoxServe can do."""
-        return self.describe().capabilities
-
     def open(self, request: SpeechRequest) -> Exchange:
         """Begin one request; see `engines.base.Adapter`."""
-        if any("\ud800" <= letter <= "\udfff" for letter in request.text):
-            raise ContractError(f"{self.name}: the text holds a lone surrogate, not text")
-        params = {**self._params, **check_params(self.name, self._known, request.params)}
-        values = resolve_values(self.name, self._known, params, request)
+        values = self.values_of(request)
         # The contract's keys on the wire, which for voice is `speaker`.
         keys = {"voice": "speaker"}
         settings = {

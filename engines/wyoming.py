@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 import orjson
 
+from engines.adapter import CodedAdapter
 from engines.base import (
     Action,
     Audio,
@@ -44,12 +45,13 @@ from engines.base import (
     TcpTarget,
     TextDue,
 )
-from engines.errors import ContractError
+from engines.ending import EndsOnce
 from engines.http_body import protocol_error
 from engines.http_contract import FieldSpec
 from engines.outcomes import TransportOutcome
-from engines.params import check_base_url, check_params, resolve_values
+from engines.params import check_base_url
 from engines.redact import one_line
+from engines.shape import is_channel_count, is_sample_rate, is_whole_number
 
 __all__ = ["WyomingAdapter", "WyomingEvent", "WyomingExchange", "WyomingParser", "write_event"]
 
@@ -149,20 +151,20 @@ class WyomingParser:
         return True
 
 
-class WyomingExchange:
+class WyomingExchange(EndsOnce):
     """One request on a connection of its own."""
 
-    __slots__ = ("_format", "_is_over", "_parser", "_request", "_target", "_voice")
+    __slots__ = ("_format", "_parser", "_request", "_target", "_voice")
 
     def __init__(
         self, request: SpeechRequest, target: TcpTarget, *, voice: Mapping[str, str]
     ) -> None:
+        super().__init__()
         self._request = request
         self._target = target
         self._voice = dict(voice)
         self._parser = WyomingParser()
         self._format: AudioFormat | None = None
-        self._is_over = False
 
     @property
     def target(self) -> TcpTarget:
@@ -175,16 +177,6 @@ class WyomingExchange:
             return [Send(write_event("synthesize-start", self._voiced({})))]
         event = write_event("synthesize", self._voiced({"text": self._request.text}))
         return [Send(event, ends_text=True)]
-
-    def feed(self, event: Event) -> list[Action]:
-        """See `engines.base.Exchange`."""
-        actions: list[Action] = []
-        for action in () if self._is_over else self._react(event):
-            actions.append(action)
-            if isinstance(action, (Done, Fail)):
-                self._is_over = True
-                break
-        return actions
 
     def _react(self, event: Event) -> Iterable[Action]:
         match event:
@@ -247,12 +239,9 @@ class WyomingExchange:
         """The format; every group states it again, and it must not change."""
         rate, width, channels = (data.get(key) for key in ("rate", "width", "channels"))
         sample_format = _FORMATS.get(width) if isinstance(width, int) else None
-        is_shape = _is_between(rate, 1000, 768_000) and _is_between(channels, 1, 16)
-        if sample_format is None or not is_shape:
+        if sample_format is None or not is_sample_rate(rate) or not is_channel_count(channels):
             said = one_line(f"rate {rate}, width {width}, channels {channels}"[:120])
             return [protocol_error("event", f"{said} is no audio this can read")]
-        assert isinstance(rate, int)
-        assert isinstance(channels, int)
         found = AudioFormat(sample_format, rate, channels, RateSource.MESSAGE)
         if self._format is None:
             self._format = found
@@ -262,7 +251,7 @@ class WyomingExchange:
         return []
 
 
-class WyomingAdapter:
+class WyomingAdapter(CodedAdapter):
     """A Wyoming server at `tcp://host:port`."""
 
     def __init__(
@@ -281,8 +270,8 @@ class WyomingAdapter:
         del environ, key_hosts
         address = base_url or f"tcp://127.0.0.1:{DEFAULT_PORT}"
         # `http` is let pass so that one address can be given for all engines of a scenario.
-        self.base_url = check_base_url(address, engine=self.name, schemes=("tcp", "http"))
-        self._params = check_params(self.name, _FIELDS, params)
+        checked = check_base_url(address, engine="wyoming", schemes=("tcp", "http"))
+        super().__init__(checked, _FIELDS, params)
 
     @classmethod
     def describe(cls) -> EngineCard:
@@ -303,22 +292,9 @@ class WyomingAdapter:
             parameters=tuple(_FIELDS),
         )
 
-    @property
-    def name(self) -> str:
-        """As in the registry."""
-        return "wyoming"
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What the protocol can do."""
-        return self.describe().capabilities
-
     def open(self, request: SpeechRequest) -> Exchange:
         """Begin one request; see `engines.base.Adapter`."""
-        if any("\ud800" <= letter <= "\udfff" for letter in request.text):
-            raise ContractError(f"{self.name}: the text holds a lone surrogate, not text")
-        params = {**self._params, **check_params(self.name, _FIELDS, request.params)}
-        values = resolve_values(self.name, _FIELDS, params, request)
+        values = self.values_of(request)
         keys = {"voice": "name", "language": "language", "speaker": "speaker"}
         voice = {keys[name]: str(value) for name, value in values.items() if value is not None}
         parts = urlsplit(self.base_url)
@@ -345,11 +321,6 @@ def _object(raw: bytes, what: str) -> dict[str, Any]:
 
 def _length(line: Mapping[str, Any], key: str, limit: int) -> int:
     value = line.get(key) or 0
-    if not _is_between(value, 0, limit):
+    if not is_whole_number(value, 0, limit):
         raise ValueError(f"{key} {one_line(str(value)[:40])} is not from 0 to {limit}")
-    assert isinstance(value, int)
     return value
-
-
-def _is_between(value: object, low: int, high: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high

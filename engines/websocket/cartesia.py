@@ -45,10 +45,6 @@ class CartesiaSpeech(Session):
         sample_format = _FORMATS[self.values["encoding"]]
         return AudioFormat(sample_format, self.values["sample_rate"], 1, RateSource.CONTRACT)
 
-    def on_open(self) -> list[Action]:
-        """Nothing before the text."""
-        return []
-
     def write_text(self, piece: TextDue) -> list[Send]:
         """The full request with this piece of the transcript."""
         values = self.values

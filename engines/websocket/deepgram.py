@@ -40,20 +40,10 @@ class DeepgramSpeech(Session):
         sample_format = _FORMATS[self.values["encoding"]]
         return AudioFormat(sample_format, self.values["sample_rate"], 1, RateSource.CONTRACT)
 
-    def on_open(self) -> list[Action]:
-        """Nothing before the text."""
-        return []
-
     def write_text(self, piece: TextDue) -> list[Send]:
         """Text, and the flush after the last of it."""
-        sends: list[Send] = []
-        if piece.text:
-            message = compact({"type": "Speak", "text": piece.text})
-            sends.append(Send(message, text_seq=piece.seq))
-        if piece.is_last:
-            seq = None if sends else piece.seq
-            sends.append(Send(compact({"type": "Flush"}), text_seq=seq, ends_text=True))
-        return sends
+        speak = [{"type": "Speak", "text": piece.text}] if piece.text else []
+        return self.piece_and_end(piece, speak, {"type": "Flush"})
 
     def on_message(self, message: Mapping[str, Any]) -> list[Action]:
         """The end, an error, or something that is neither."""

@@ -57,14 +57,9 @@ class ElevenLabsSpeech(Session):
 
     def write_text(self, piece: TextDue) -> list[Send]:
         """Each piece with a trailing space; the end is an empty text."""
-        sends: list[Send] = []
-        if piece.text.strip():
-            text = piece.text if piece.text.endswith(" ") else f"{piece.text} "
-            sends.append(Send(compact({"text": text}), text_seq=piece.seq))
-        if piece.is_last:
-            seq = None if sends else piece.seq
-            sends.append(Send(compact({"text": ""}), text_seq=seq, ends_text=True))
-        return sends
+        text = piece.text if piece.text.endswith(" ") else f"{piece.text} "
+        spoken = [{"text": text}] if piece.text.strip() else []
+        return self.piece_and_end(piece, spoken, {"text": ""})
 
     def on_message(self, message: Mapping[str, Any]) -> list[Action]:
         """Audio, and `isFinal` with the last (empty) one."""

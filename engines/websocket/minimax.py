@@ -39,24 +39,14 @@ class MinimaxSpeech(Session):
         rate = self.values["sample_rate"]
         return AudioFormat(SampleFormat.S16LE, rate, 1, RateSource.CONTRACT)
 
-    def on_open(self) -> list[Action]:
-        """Nothing: the server speaks first."""
-        return []
-
     def may_write(self) -> bool:
         """Once the task has started."""
         return self._is_started
 
     def write_text(self, piece: TextDue) -> list[Send]:
         """Text, and the end of the task after the last of it."""
-        sends: list[Send] = []
-        if piece.text:
-            message = compact({"event": "task_continue", "text": piece.text})
-            sends.append(Send(message, text_seq=piece.seq))
-        if piece.is_last:
-            seq = None if sends else piece.seq
-            sends.append(Send(compact({"event": "task_finish"}), text_seq=seq, ends_text=True))
-        return sends
+        further = [{"event": "task_continue", "text": piece.text}] if piece.text else []
+        return self.piece_and_end(piece, further, {"event": "task_finish"})
 
     def on_message(self, message: Mapping[str, Any]) -> list[Action]:
         """The steps of a task."""

@@ -93,10 +93,6 @@ class NariSpeech(Session):
         self._num_chunks = 0
         self._facts: dict[str, Any] = {}
 
-    def on_open(self) -> list[Action]:
-        """Nothing yet: the server speaks first."""
-        return []
-
     def on_message(self, message: Mapping[str, Any]) -> list[Action]:
         """See the module's page for the order in which these come."""
         match message.get("type"):

@@ -66,10 +66,6 @@ class PlayhtSpeech(Session):
             RateSource.CONTRACT if is_raw else RateSource.CONTAINER,
         )
 
-    def on_open(self) -> list[Action]:
-        """Nothing before the text."""
-        return []
-
     def write_text(self, piece: TextDue) -> list[Send]:
         """The whole request."""
         request = {"text": piece.text, **self.setup.chosen(*_FIELDS)}

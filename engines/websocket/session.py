@@ -11,9 +11,9 @@ Source: engines/README.md, "Add an adapter in code".
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -21,6 +21,7 @@ from urllib.parse import quote, urlencode
 
 import orjson
 
+from engines.adapter import CodedAdapter
 from engines.base import (
     Action,
     Audio,
@@ -30,7 +31,6 @@ from engines.base import (
     Capabilities,
     Close,
     Closed,
-    Done,
     EngineCard,
     Event,
     Exchange,
@@ -48,15 +48,17 @@ from engines.base import (
     WebSocketTarget,
 )
 from engines.credentials import Credentials, resolve_credentials
+from engines.ending import EndsOnce
 from engines.errors import ContractError
 from engines.event_stream import decode_payload
 from engines.http_body import for_container, protocol_error
 from engines.http_contract import AuthSpec, FieldSpec, ProbeSpec
 from engines.http_probe import build_probe
 from engines.outcomes import TransportOutcome
-from engines.params import check_base_url, check_params, resolve_values
+from engines.params import check_base_url
 from engines.pointer import find_first
 from engines.redact import one_line
+from engines.shape import is_channel_count, is_sample_rate
 
 __all__ = ["Protocol", "Session", "SessionAdapter", "SessionSetup", "compact", "utf8_pieces"]
 
@@ -107,7 +109,7 @@ class SessionSetup:
         return {name: self.values[name] for name in names if self.values[name] is not None}
 
 
-class SessionAdapter:
+class SessionAdapter(CodedAdapter):
     """An engine behind a WebSocket at one address; subclasses name protocol and session."""
 
     PROTOCOL: ClassVar[Protocol]
@@ -130,8 +132,8 @@ class SessionAdapter:
         address = base_url or protocol.base_url
         if address is None:
             raise ContractError(f"{protocol.name}: base_url: is required; this engine has no usual")
-        self.base_url = check_base_url(address, engine=protocol.name, schemes=_SCHEMES)
-        self._params = check_params(protocol.name, protocol.fields, params)
+        checked = check_base_url(address, engine=protocol.name, schemes=_SCHEMES)
+        super().__init__(checked, protocol.fields, params)
         self._credentials: Credentials = resolve_credentials(
             protocol.name,
             protocol.auth,
@@ -160,31 +162,12 @@ class SessionAdapter:
             parameters=tuple(protocol.fields),
         )
 
-    @property
-    def name(self) -> str:
-        """The protocol's name in the registry."""
-        return self.PROTOCOL.name
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """What the protocol can do."""
-        return self.describe().capabilities
-
     def open(self, request: SpeechRequest) -> Exchange:
         """Begin one session; see `engines.base.Adapter`."""
         protocol = self.PROTOCOL
         if request.is_incremental and not protocol.has_incremental_text:
             raise ContractError(f"{protocol.name}: takes whole texts only (text_pacing: whole)")
-        limit = protocol.max_text_chars
-        if limit is not None and len(request.text) > limit:
-            raise ContractError(
-                f"{protocol.name}: a text of {len(request.text)} characters is longer than the "
-                f"{limit} that this engine takes"
-            )
-        if any("\ud800" <= letter <= "\udfff" for letter in request.text):
-            raise ContractError(f"{protocol.name}: the text holds a lone surrogate, not text")
-        params = {**self._params, **check_params(protocol.name, protocol.fields, request.params)}
-        values = resolve_values(protocol.name, protocol.fields, params, request)
+        values = self.values_of(request, max_text_chars=protocol.max_text_chars)
         setup = SessionSetup(
             target=self._target(values),
             request=request,
@@ -215,13 +198,14 @@ class SessionAdapter:
         )
 
 
-class Session(ABC):
+class Session(EndsOnce):
     """One request over one WebSocket session, as a state machine."""
 
     # What the binary messages are unless the server says otherwise; None: it depends on parameters.
     FORMAT: ClassVar[AudioFormat | None] = None
 
     def __init__(self, setup: SessionSetup) -> None:
+        super().__init__()
         self.setup = setup
         self.values = setup.values
         self.is_cancelled = False
@@ -229,7 +213,6 @@ class Session(ABC):
         self._format: AudioFormat | None = self.promised()
         self._is_accepted = False
         self._is_told = False
-        self._is_over = False
 
     # -- what a protocol says ----------------------------------------------------------------
 
@@ -237,9 +220,9 @@ class Session(ABC):
         """The format that the protocol promises for these parameters."""
         return self.FORMAT
 
-    @abstractmethod
     def on_open(self) -> list[Action]:
-        """The session was accepted."""
+        """The session was accepted: nothing to say before the text, or before the server speaks."""
+        return []
 
     @abstractmethod
     def on_message(self, message: Mapping[str, Any]) -> list[Action]:
@@ -283,19 +266,6 @@ class Session(ABC):
     def start(self) -> list[Action]:
         """Nothing: the session begins when it is accepted."""
         return []
-
-    def feed(self, event: Event) -> list[Action]:
-        """See `engines.base.Exchange`."""
-        if self._is_over:
-            return []
-        actions: list[Action] = []
-        for action in self._react(event):
-            actions.append(action)
-            if isinstance(action, (Done, Fail)):
-                self._is_over = True
-                self._pieces.clear()
-                break
-        return actions
 
     def _react(self, event: Event) -> list[Action]:
         match event:
@@ -351,6 +321,19 @@ class Session(ABC):
                 actions.append(replace(send, text_seq=None) if is_whole else send)
         return actions
 
+    def piece_and_end(
+        self, piece: TextDue, messages: Iterable[Mapping[str, Any]], end: Mapping[str, Any]
+    ) -> list[Send]:
+        """The messages of a piece, and behind the last piece the one that ends the text.
+
+        That one is the write of the piece only where the piece has no message of its own.
+        """
+        sends = [Send(compact(message), text_seq=piece.seq) for message in messages]
+        if piece.is_last:
+            seq = None if sends else piece.seq
+            sends.append(Send(compact(end), text_seq=seq, ends_text=True))
+        return sends
+
     def hear(self, found: AudioFormat) -> None:
         """The server states the format; it counts until the first audio."""
         if not self._is_told:
@@ -381,7 +364,7 @@ class Session(ABC):
 
     def state(self, sample_format: SampleFormat, *, rate: Any, channels: Any = 1) -> list[Action]:
         """Take over a format from a message; a rate that is none is a protocol error."""
-        if not _is_between(rate, 1000, 768_000) or not _is_between(channels, 1, 16):
+        if not is_sample_rate(rate) or not is_channel_count(channels):
             said = one_line(f"{rate} Hz, {channels} channels"[:80])
             return [protocol_error("format", f"{said} is no shape of audio")]
         self.hear(AudioFormat(sample_format, rate, channels, RateSource.MESSAGE))
@@ -428,7 +411,3 @@ def _plain(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value)
-
-
-def _is_between(value: Any, low: int, high: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high

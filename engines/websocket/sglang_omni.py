@@ -18,22 +18,21 @@ from typing import Any
 
 from engines.base import (
     Action,
-    AudioFormat,
-    Buffer,
     Done,
-    Fail,
-    RateSource,
-    SampleFormat,
     Send,
     TextDue,
 )
-from engines.http_body import protocol_error
-from engines.http_contract import FieldSpec, LookupSpec, ProbeSpec, ReadySpec, ValueType
-from engines.outcomes import TransportOutcome
+from engines.http_contract import FieldSpec, ValueType
 from engines.redact import one_line
+from engines.websocket.omni import (
+    OMNI_FIELDS,
+    OMNI_MAX_TEXT_BYTES,
+    OMNI_PATH,
+    OMNI_PROBE,
+    OmniSession,
+)
 from engines.websocket.session import (
     Protocol,
-    Session,
     SessionAdapter,
     SessionSetup,
     compact,
@@ -42,8 +41,7 @@ from engines.websocket.session import (
 
 __all__ = ["SglangOmniSpeech", "SglangOmniSpeechAdapter"]
 
-# The server takes 128 KiB a message and lets 16 wait; some room is left for the end of the text.
-_MAX_TEXT_BYTES = 100_000
+# The server lets 16 messages wait; some room is left for the end of the text.
 _MAX_WAITING = 12
 _MARKS = MappingProxyType(
     {
@@ -53,31 +51,20 @@ _MARKS = MappingProxyType(
 )
 _FIELDS = MappingProxyType(
     {
-        "model": FieldSpec(),
-        "voice": FieldSpec(source="voice"),
-        "language": FieldSpec(source="language"),
-        "instructions": FieldSpec(),
+        **OMNI_FIELDS,
         "task_type": FieldSpec(),
         "split_granularity": FieldSpec(default="sentence", one_of=("sentence", "clause")),
         "suppress_bootstrap_silence": FieldSpec(type=ValueType.BOOLEAN),
-        "initial_codec_chunk_frames": FieldSpec(type=ValueType.INTEGER, min=0),
-        "max_new_tokens": FieldSpec(type=ValueType.INTEGER, min=1),
         "temperature": FieldSpec(type=ValueType.NUMBER, min=0),
         "top_p": FieldSpec(type=ValueType.NUMBER, min=0, max=1),
         "top_k": FieldSpec(type=ValueType.INTEGER),
         "repetition_penalty": FieldSpec(type=ValueType.NUMBER, min=0),
-        "seed": FieldSpec(type=ValueType.INTEGER),
-        "ref_audio": FieldSpec(),
-        "ref_text": FieldSpec(),
-        "x_vector_only_mode": FieldSpec(type=ValueType.BOOLEAN),
     }
 )
 
 
-class SglangOmniSpeech(Session):
+class SglangOmniSpeech(OmniSession):
     """One session: `session.configured`, sentences of audio, `session.done`."""
-
-    FORMAT = AudioFormat(SampleFormat.S16LE, 24_000, 1, RateSource.CONTRACT)
 
     def __init__(self, setup: SessionSetup) -> None:
         super().__init__(setup)
@@ -87,8 +74,6 @@ class SglangOmniSpeech(Session):
         self._num_sentences = 0
         # For every message that may still wait at the server: the sentences sent up to its end.
         self._waiting: deque[int] = deque()
-        self._is_in_sentence = False
-        self._sentence_bytes = 0
 
     def on_open(self) -> list[Action]:
         """The settings; text waits for the answer."""
@@ -106,18 +91,14 @@ class SglangOmniSpeech(Session):
         The message carries the number of its last piece; the pieces before it went with it.
         """
         self._gathered += piece.text
-        sends: list[Send] = []
+        messages = []
         if self._gathered and (piece.is_last or self._marks.search(piece.text)):
-            for text in utf8_pieces(self._gathered, _MAX_TEXT_BYTES):
+            for text in utf8_pieces(self._gathered, OMNI_MAX_TEXT_BYTES):
                 self._num_sentences += len(self._marks.findall(text))
                 self._waiting.append(self._num_sentences)
-                message = compact({"type": "input.text", "text": text})
-                sends.append(Send(message, text_seq=piece.seq))
+                messages.append({"type": "input.text", "text": text})
             self._gathered = ""
-        if piece.is_last:
-            seq = None if sends else piece.seq
-            sends.append(Send(compact({"type": "input.done"}), text_seq=seq, ends_text=True))
-        return sends
+        return self.piece_and_end(piece, messages, {"type": "input.done"})
 
     def on_message(self, message: Mapping[str, Any]) -> list[Action]:
         """Sentences and their ends; kinds that carry no audio are let pass."""
@@ -126,7 +107,7 @@ class SglangOmniSpeech(Session):
                 self._is_configured = True
                 return []
             case "audio.start":
-                return self._on_start(message)
+                return self.on_unit_start(message)
             case "audio.done":
                 return self._on_sentence_done(message)
             case "session.done":
@@ -136,32 +117,11 @@ class SglangOmniSpeech(Session):
             case _:
                 return []
 
-    def on_binary(self, data: Buffer) -> list[Action]:
-        """Audio of the sentence that is spoken."""
-        if not self._is_in_sentence:
-            return [protocol_error("message", "audio outside audio.start and audio.done")]
-        self._sentence_bytes += len(data)
-        return self.audio(data)
-
-    def _on_start(self, message: Mapping[str, Any]) -> list[Action]:
-        self._is_in_sentence = True
-        self._sentence_bytes = 0
-        said = message.get("format", "pcm")
-        if said != "pcm":
-            return [protocol_error("format", f"format {one_line(str(said)[:40])!r}, expected pcm")]
-        rate = message.get("sample_rate")
-        return [] if rate is None else self.state(SampleFormat.S16LE, rate=rate)
-
     def _on_sentence_done(self, message: Mapping[str, Any]) -> list[Action]:
-        if message.get("error"):
-            text = f"sentence {one_line(str(message.get('sentence_index'))[:20])} failed"
-            return [Fail(TransportOutcome.SERVER_ERROR, "message", f"{text} at the server")]
-        total = message.get("total_bytes")
-        if isinstance(total, int) and total != self._sentence_bytes:
-            text = f"the server sent {total} bytes in a sentence, {self._sentence_bytes} came"
-            return [Fail(TransportOutcome.TRUNCATED, "message", text)]
-        self._is_in_sentence = False
         index = message.get("sentence_index")
+        failure = self.end_unit(message, f"sentence {one_line(str(index)[:20])}")
+        if failure is not None:
+            return [failure]
         num_done = index + 1 if isinstance(index, int) else 0
         while self._waiting and self._waiting[0] <= num_done:
             self._waiting.popleft()
@@ -176,16 +136,11 @@ class SglangOmniSpeechAdapter(SessionAdapter):
         name="sglang-omni-ws",
         title="SGLang-Omni, WebSocket",
         source="wheel 0.1.9 (2026-10)",
-        path="/v1/audio/speech/stream",
+        path=OMNI_PATH,
         base_url="ws://127.0.0.1:8000",
         fields=_FIELDS,
         formats=("pcm",),
-        probe=ProbeSpec(
-            calls={"health": "/health", "models": "/v1/models", "voices": "/v1/audio/voices"},
-            ready=ReadySpec(call="health"),
-            models=LookupSpec(call="models", pointer="/data/*/id"),
-            voices=LookupSpec(call="voices", pointer="/voices/*"),
-        ),
+        probe=OMNI_PROBE,
         can_cancel=True,
         note="words are sent a sentence at a time: the server makes nothing sooner and closes "
         "over more than 16 waiting messages",

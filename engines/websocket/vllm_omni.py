@@ -14,25 +14,21 @@ from typing import Any
 
 from engines.base import (
     Action,
-    AudioFormat,
-    Buffer,
     Closed,
     Done,
-    Fail,
-    PayloadEncoding,
-    RateSource,
-    SampleFormat,
     Send,
     TextDue,
 )
-from engines.event_stream import decode_payload
-from engines.http_body import protocol_error
-from engines.http_contract import FieldSpec, LookupSpec, ProbeSpec, ReadySpec, ValueType
-from engines.outcomes import TransportOutcome
-from engines.redact import one_line
+from engines.http_contract import FieldSpec, ValueType
+from engines.websocket.omni import (
+    OMNI_FIELDS,
+    OMNI_MAX_TEXT_BYTES,
+    OMNI_PATH,
+    OMNI_PROBE,
+    OmniSession,
+)
 from engines.websocket.session import (
     Protocol,
-    Session,
     SessionAdapter,
     SessionSetup,
     compact,
@@ -41,40 +37,25 @@ from engines.websocket.session import (
 
 __all__ = ["VllmOmniSpeech", "VllmOmniSpeechAdapter"]
 
-# The server takes 128 KiB a message.
-_MAX_TEXT_BYTES = 100_000
 _NORMAL_CLOSURE = 1000
 _FIELDS = MappingProxyType(
     {
-        "model": FieldSpec(),
-        "voice": FieldSpec(source="voice"),
-        "language": FieldSpec(source="language"),
-        "instructions": FieldSpec(),
+        **OMNI_FIELDS,
         "task_type": FieldSpec(one_of=("CustomVoice", "VoiceDesign", "Base")),
         "split_granularity": FieldSpec(default="none", one_of=("none", "sentence", "clause")),
-        "max_new_tokens": FieldSpec(type=ValueType.INTEGER, min=1),
-        "seed": FieldSpec(type=ValueType.INTEGER),
-        "initial_codec_chunk_frames": FieldSpec(type=ValueType.INTEGER, min=0),
         "non_streaming_mode": FieldSpec(type=ValueType.BOOLEAN),
         "word_timestamps": FieldSpec(type=ValueType.BOOLEAN),
-        "ref_audio": FieldSpec(),
-        "ref_text": FieldSpec(),
-        "x_vector_only_mode": FieldSpec(type=ValueType.BOOLEAN),
     }
 )
 
 
-class VllmOmniSpeech(Session):
+class VllmOmniSpeech(OmniSession):
     """One session: units of audio between `audio.start` and `audio.done`, then `session.done`."""
-
-    FORMAT = AudioFormat(SampleFormat.S16LE, 24_000, 1, RateSource.CONTRACT)
 
     def __init__(self, setup: SessionSetup) -> None:
         super().__init__(setup)
         self._has_ended_text = False
         self._num_units = 0
-        self._is_in_unit = False
-        self._unit_bytes = 0
 
     def on_open(self) -> list[Action]:
         """The settings; there is no answer to wait for."""
@@ -84,24 +65,19 @@ class VllmOmniSpeech(Session):
 
     def write_text(self, piece: TextDue) -> list[Send]:
         """Text, and the flush after the last of it."""
-        texts = utf8_pieces(piece.text, _MAX_TEXT_BYTES)
-        sends = [
-            Send(compact({"type": "input.text", "text": text}), text_seq=piece.seq)
-            for text in texts
-        ]
-        if piece.is_last:
-            self._has_ended_text = True
-            seq = None if texts else piece.seq
-            sends.append(Send(compact({"type": "input.done"}), text_seq=seq, ends_text=True))
-        return sends
+        self._has_ended_text = piece.is_last
+        texts = utf8_pieces(piece.text, OMNI_MAX_TEXT_BYTES)
+        messages = [{"type": "input.text", "text": text} for text in texts]
+        return self.piece_and_end(piece, messages, {"type": "input.done"})
 
     def on_message(self, message: Mapping[str, Any]) -> list[Action]:
         """Units and their ends; kinds that carry no audio are let pass."""
         match message.get("type"):
             case "audio.start":
-                return self._on_start(message)
+                return self.on_unit_start(message)
             case "audio.chunk":
-                return self._on_chunk(message)
+                # With word times audio comes as base64; the last chunk of a unit is empty.
+                return self.decoded(message.get("audio_b64"))
             case "audio.done":
                 return self._on_unit_done(message)
             case "session.done":
@@ -111,51 +87,19 @@ class VllmOmniSpeech(Session):
             case _:
                 return []
 
-    def on_binary(self, data: Buffer) -> list[Action]:
-        """Audio of the unit that is open."""
-        if not self._is_in_unit:
-            return [protocol_error("message", "audio outside audio.start and audio.done")]
-        self._unit_bytes += len(data)
-        return self.audio(data)
-
     def on_closed(self, closed: Closed) -> list[Action]:
         """Older servers close in order after the last unit instead of saying `session.done`."""
-        is_whole = self._has_ended_text and self._num_units > 0 and not self._is_in_unit
+        is_whole = self._has_ended_text and self._num_units > 0 and not self.is_in_unit
         if closed.code == _NORMAL_CLOSURE and is_whole and not self.is_cancelled:
             return [Done({"num_units": self._num_units})]
         return super().on_closed(closed)
 
-    def _on_start(self, message: Mapping[str, Any]) -> list[Action]:
-        self._is_in_unit = True
-        self._unit_bytes = 0
-        said = message.get("format", "pcm")
-        if said != "pcm":
-            return [protocol_error("format", f"format {one_line(str(said)[:40])!r}, expected pcm")]
-        rate = message.get("sample_rate")
-        return [] if rate is None else self.state(SampleFormat.S16LE, rate=rate)
-
-    def _on_chunk(self, message: Mapping[str, Any]) -> list[Action]:
-        """Audio with word times comes as base64; the last chunk of a unit is empty."""
-        text = message.get("audio_b64", "")
-        try:
-            data = decode_payload(text, PayloadEncoding.BASE64) if isinstance(text, str) else None
-        except ValueError:
-            data = None
-        if data is None:
-            return [protocol_error("message", "audio.chunk holds no base64 audio")]
-        return self.audio(data) if data else []
-
     def _on_unit_done(self, message: Mapping[str, Any]) -> list[Action]:
-        if message.get("error"):
-            text = f"unit {self._num_units} failed at the server"
-            return [Fail(TransportOutcome.SERVER_ERROR, "message", text)]
-        total = message.get("total_bytes")
-        if isinstance(total, int) and self._unit_bytes and total != self._unit_bytes:
-            text = f"the server sent {total} bytes in a unit, {self._unit_bytes} came"
-            return [Fail(TransportOutcome.TRUNCATED, "message", text)]
-        self._is_in_unit = False
+        # What came as base64 was not counted.
+        is_counted = self.unit_bytes > 0
+        failure = self.end_unit(message, f"unit {self._num_units}", is_counted=is_counted)
         self._num_units += 1
-        return []
+        return [] if failure is None else [failure]
 
 
 class VllmOmniSpeechAdapter(SessionAdapter):
@@ -166,16 +110,11 @@ class VllmOmniSpeechAdapter(SessionAdapter):
         name="vllm-omni-ws",
         title="vLLM-Omni, WebSocket",
         source="wheel 0.30.0 (2026-09)",
-        path="/v1/audio/speech/stream",
+        path=OMNI_PATH,
         base_url="ws://127.0.0.1:8000",
         fields=_FIELDS,
         formats=("pcm",),
-        probe=ProbeSpec(
-            calls={"health": "/health", "models": "/v1/models", "voices": "/v1/audio/voices"},
-            ready=ReadySpec(call="health"),
-            models=LookupSpec(call="models", pointer="/data/*/id"),
-            voices=LookupSpec(call="voices", pointer="/voices/*"),
-        ),
+        probe=OMNI_PROBE,
         can_cancel=True,
         note="with split_granularity none nothing is made before the end of the text",
     )

@@ -103,7 +103,7 @@ def test_a_sentence_shorter_than_the_server_says_is_truncated():
     done = _say(type="audio.done", sentence_index=0, total_bytes=4, error=False)
     (failure,) = exchange.feed(done)
 
-    assert "sent 4 bytes in a sentence, 2 came" in failure.text  # type: ignore[union-attr]
+    assert "sent 4 bytes in sentence 0, 2 came" in failure.text  # type: ignore[union-attr]
 
 
 def test_audio_outside_a_sentence_is_a_protocol_error():
