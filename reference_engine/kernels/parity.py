@@ -208,7 +208,7 @@ def _sample_tokens(kernels: KernelSet, case: _Case) -> list[tuple[Tensor, Tensor
     shapes, pairs = case.shapes, []
     for top_k, top_p in ((1, 2.0), (9, 2.0), (9, 0.7), (1 << 40, 2.0), (1 << 40, 0.4)):
         # Whole steps of a quarter: many ties, at every threshold.
-        scores = (8 * case.randn(shapes.rows, shapes.vocabulary, dtype=torch.float32)).round() / 4
+        scores = (8 * case.randn(shapes.rows, shapes.vocabulary)).round() / 4
         scores[:, -5:] = float("-inf")
         settings = case.full(0.5), case.full(top_k, torch.int64), case.full(top_p)
         kept = kept_scores(scores, *settings, top_k_cap=None).double()
