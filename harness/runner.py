@@ -170,8 +170,7 @@ async def run_scenario(
     clock = RunClock()
     infos = await _identify_all(plan, clock, observer, stop)
     if is_resumed:
-        sitting = _sitting(plan, clock, environment=environment, command=command)
-        writer = _resumed(plan, folder, clock, sitting=sitting)
+        writer = _resumed(plan, folder, clock, environment=environment, command=command)
     else:
         head = _head(plan, infos, clock=clock, environment=environment, command=command)
         writer = RunWriter.create(folder, head, plan.schedules, redact=redactor(plan.secrets))
@@ -443,24 +442,26 @@ def remaining_points(run: RunRecord) -> tuple[Point, ...]:
     return tuple(remaining)
 
 
-def _resumed(plan: RunPlan, folder: Path, clock: RunClock, *, sitting: dict[str, Any]) -> RunWriter:
+def _resumed(
+    plan: RunPlan,
+    folder: Path,
+    clock: RunClock,
+    *,
+    environment: Environment,
+    command: Sequence[str],
+) -> RunWriter:
     """Open a closed run for the points of this plan."""
     new_plans = _plans_to_add(open_run(folder).record, plan)
     writer = RunWriter.resume(folder, new_plans, redact=redactor(plan.secrets))
     _go_on(writer.run, clock)
-    writer.run.resumes.append(sitting)
+    writer.run.resumes.append(
+        {
+            "resumed_utc": clock.anchor_utc,
+            "command": redacted(list(command), redactor(plan.secrets)),
+            "revision": environment.revision,
+        }
+    )
     return writer
-
-
-def _sitting(
-    plan: RunPlan, clock: RunClock, *, environment: Environment, command: Sequence[str]
-) -> dict[str, Any]:
-    """When and how a run is gone on with, and by which revision of the code."""
-    return {
-        "resumed_utc": clock.anchor_utc,
-        "command": redacted(list(command), redactor(plan.secrets)),
-        "revision": environment.revision,
-    }
 
 
 def _plans_to_add(run: RunRecord, plan: RunPlan) -> list[Schedule]:

@@ -12,6 +12,21 @@ from harness.cli.option_checks import finite
 __all__ = ["register"]
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output on stdout.")]
+DurationOption = Annotated[
+    float, typer.Option("--duration", help="Seconds of measurement.", callback=finite)
+]
+OutOption = Annotated[
+    Path | None,
+    typer.Option("--out", "-o", help="Run folder to write; must not exist.", show_default=False),
+]
+StudyOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--study",
+        help="Write the tables and figures of the engine's README into a new folder instead.",
+        show_default=False,
+    ),
+]
 StreamsOption = Annotated[
     str, typer.Option("--streams", help="Streams in progress, for example 1,64,256.")
 ]
@@ -65,9 +80,7 @@ def simulate(
         str, typer.Option("--cost", help="A cost table: how long steps take, and says who.")
     ] = "h100-target",
     rates: Annotated[str, typer.Option("--rates", help="Arrivals a second.")] = "1,4,10,20",
-    duration: Annotated[
-        float, typer.Option("--duration", help="Seconds of measurement.", callback=finite)
-    ] = 60.0,
+    duration: DurationOption = 60.0,
     seeds: Annotated[str, typer.Option("--seeds", "--seed", help="Seeds, for example 1,2.")] = "1",
     policy: Annotated[
         str | None, typer.Option("--policy", help="Instead of the profile's own policy.")
@@ -78,20 +91,8 @@ def simulate(
     max_words: Annotated[
         int, typer.Option("--max-words", help="Leave longer prompts out (0: none).")
     ] = 24,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", help="Run folder to write; must not exist.", show_default=False
-        ),
-    ] = None,
-    study: Annotated[
-        Path | None,
-        typer.Option(
-            "--study",
-            help="Write the tables and figures of the engine's README into a new folder instead.",
-            show_default=False,
-        ),
-    ] = None,
+    out: OutOption = None,
+    study: StudyOption = None,
     json_: JsonOption = False,
 ) -> None:
     """Serve Poisson arrivals on a virtual clock: latency and underruns a policy would give."""
