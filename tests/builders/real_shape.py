@@ -39,13 +39,18 @@ class _ShapesAlone:
         return torch.empty(self._table[name], dtype=dtype, device="meta")
 
 
+def write_configs(folder: Path, shape: str) -> None:
+    """What a checkpoint says of itself, without its tensors."""
+    (folder / CODEC_FOLDER).mkdir(parents=True)
+    for name, content in config_files(SHAPES[shape], random_weights="no numbers at all").items():
+        (folder / name).write_text(json.dumps(content))
+
+
 def load_shapes(
     folder: Path, shape: str, kernels: KernelSet, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[TtsModel, CodecModel]:
     """A checkpoint of a real shape in bf16 with an fp32 codec, no tensor of which has values."""
-    (folder / CODEC_FOLDER).mkdir(parents=True)
-    for name, content in config_files(SHAPES[shape], random_weights="no numbers at all").items():
-        (folder / name).write_text(json.dumps(content))
+    write_configs(folder, shape)
     for module in (model_weights, codec_weights):
         monkeypatch.setattr(module, "TensorFiles", _ShapesAlone)
     model = model_weights.load_model(folder, device="meta", dtype=torch.bfloat16, kernels=kernels)

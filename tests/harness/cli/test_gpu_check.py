@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import tarfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from harness.cli import gpu_check_command
 from harness.cli.gpu_check_command import (
     GpuCheckRequest,
     PartResult,
@@ -23,6 +26,7 @@ from harness.cli.gpu_check_figures import RateFigures, figure_lines, read_figure
 from harness.clock import FakeClock
 from harness.errors import HarnessError, RunFolderError, ScenarioError
 from harness.scenario import load_scenario
+from tests.builders.real_shape import write_configs
 
 SECOND = 1_000_000_000
 
@@ -186,6 +190,25 @@ def test_noise_is_not_kept_and_so_never_called_audible(clock: FakeClock, tmp_pat
     assert ("serve-ttfa-random-weights", "none") == (scenario.name, scenario.recording.audio)
 
 
+def test_the_lowest_rates_are_served_where_time_is_short(
+    monkeypatch: pytest.MonkeyPatch, clock: FakeClock, tmp_path: Path
+):
+    """100 s are enough for three points of 22 s after a start of 30 s; the others are named."""
+    check = _Check(_request(tmp_path, device="cuda", budget_s=100.0), tmp_path, clock)
+    monkeypatch.setattr(gpu_check_command, "start_child", _no_child)
+    monkeypatch.setattr(check, "_process", lambda arguments, **settings: 0)
+
+    left = check._serve("ttfa", check._rates())
+
+    assert [1, 4, 10] == list(load_scenario(tmp_path / "serve-ttfa.yaml").arrivals.rates_rps)
+    assert "no time for 20, 40, 60 a second" == left.note
+
+
+@contextmanager
+def _no_child(argv: Sequence[str], **settings: object) -> Iterator[SimpleNamespace]:
+    yield SimpleNamespace(base_url="http://127.0.0.1:1")
+
+
 def test_what_there_is_so_far_is_one_archive(
     monkeypatch: pytest.MonkeyPatch, clock: FakeClock, tmp_path: Path
 ):
@@ -252,6 +275,7 @@ def test_the_server_understands_its_command_line(clock: FakeClock, tmp_path: Pat
     from reference_engine.server.__main__ import parse_arguments
 
     check = _Check(_request(tmp_path, device="cuda"), tmp_path, clock)
+    write_configs(tmp_path / "1.7b", "1.7b")
     arguments = check._server_arguments(profile)
 
     launch = parse_arguments(arguments[arguments.index("reference_engine.server") + 1 :])
