@@ -186,6 +186,33 @@ def serve_truth(
     become_module("harness.truth", arguments)
 
 
+@serve_app.command("replay")
+def serve_replay(
+    run: Path = typer.Argument(help="Folder of a recorded run."),
+    point: str | None = typer.Option(
+        None, metavar="ID", help="Which point of it; needed where it has several."
+    ),
+    host: str = typer.Option("127.0.0.1", help="Address to listen on."),
+    port: int = typer.Option(
+        8126, min=0, max=65_535, help="Port to listen on; 0 lets the system choose."
+    ),
+    stop_on_stdin_eof: bool = typer.Option(
+        False, "--stop-on-stdin-eof", help="Stop when standard input closes (for parent processes)."
+    ),
+) -> None:
+    """Serve a recorded run again with its timing, to see what another client makes of it.
+
+    The text of a request chooses the reply. One JSON line on standard output says when it is ready
+    and where; Ctrl-C stops it.
+    """
+    arguments = [f"--host={host}", f"--port={port}"]
+    if point is not None:
+        arguments.append(f"--point={point}")
+    if stop_on_stdin_eof:
+        arguments.append("--stop-on-stdin-eof")
+    become_module("harness.replay", [*arguments, "--", str(run)])
+
+
 _Checkpoint = Annotated[
     str | None, typer.Option(metavar="DIR", help="Checkpoint in the official layout.")
 ]

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
+
+from harness.cli import main as command
+
+ROOT = Path(__file__).resolve().parents[3]
+ROOMS = ("README.md", "harness", "engines", "analysis", "reference_engine", "scenarios", ".github")
 
 
 @pytest.mark.parametrize(
@@ -41,3 +51,39 @@ def test_help_says_what_exit_codes_mean(earwitness):
     _, out, _ = earwitness("--help")
 
     assert "Exit codes: 0 done or passed, 1 failed a gate" in " ".join(out.split())
+
+
+def _named_commands(text: str) -> Iterator[list[str]]:
+    """`earwitness word word` wherever it stands in code, a page or a data file."""
+    for found in re.finditer(r"(?:`|^ *)(?:\$ )?earwitness ((?:[a-z][a-z-]*[ `\n])+)", text, re.M):
+        yield found.group(1).partition("\n")[0].rstrip("` ").split()
+
+
+def _is_a_command(words: list[str]) -> bool:
+    node: Any = typer.main.get_command(command.app)
+    for word in words:
+        if not hasattr(node, "commands"):
+            return True  # the rest are arguments
+        if word not in node.commands:
+            return False
+        node = node.commands[word]
+    return True
+
+
+def test_every_command_that_is_named_anywhere_exists():
+    """In pages, messages, data files: nobody is told to type what is not there."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard", *ROOMS],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if listed.returncode != 0:
+        pytest.skip("not a git checkout")
+    paths = [p for p in listed.stdout.split() if p.endswith((".md", ".py", ".yaml", ".yml"))]
+    named = {
+        (path, " ".join(words))
+        for path in paths
+        for words in _named_commands((ROOT / path).read_text(encoding="utf-8"))
+    }
+
+    assert len(named) > 20
+    assert [] == [each for each in sorted(named) if not _is_a_command(each[1].split())]

@@ -1,7 +1,8 @@
-"""What a server could not be started with is refused before this process becomes it."""
+"""Servers: what one could not be started with is refused before this process becomes it."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,3 +38,15 @@ def test_a_log_that_could_not_be_written_at_the_end_is_refused_at_the_start(
     code, _, err = earwitness("serve", "truth", "--log", tmp_path / "file" / "log.json")
 
     assert (6, 1) == (code, err.count("\n"))
+
+
+def test_a_recorded_run_is_served_by_the_process_that_this_one_becomes(
+    earwitness, monkeypatch: pytest.MonkeyPatch
+):
+    """Same interpreter, no package of the user's folder, and a run that looks like an option."""
+    became: list[list[str]] = []
+    monkeypatch.setattr("os.execv", lambda _path, words: became.append(words))
+    earwitness("serve", "replay", "--point", "p", "--port", "0", "--", "--run")
+
+    expected = ["-P", "-m", "harness.replay", "--host=127.0.0.1", "--port=0", "--point=p", "--"]
+    assert [[sys.executable, *expected, "--run"]] == became
