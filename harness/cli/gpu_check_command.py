@@ -51,7 +51,7 @@ _RUNGS = (
 _MEASURE_S, _WARMUP_S, _DRAIN_S = 15.0, 2.0, 8.0
 _POINT_S = _MEASURE_S + _WARMUP_S + 5.0  # a typical drain, and what lies between two points
 _START_S = 30.0  # loading, recording every shape, one warm-up request; and the figures afterwards
-_READY_S = 120.0
+_READY_S = 180.0
 _INVALID_POINT = 3  # exit code of a run that is whole, but of which a point cannot be trusted
 # About 5.2 codec frames a word and 6 characters a word with its space.
 _FRAMES_PER_CHARACTER = 0.87

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 
 import pytest
 import torch
@@ -10,7 +11,7 @@ import torch
 from reference_engine.batch import Catalogue, Shape, Stage
 from reference_engine.errors import ReferenceEngineError, UncapturedShapeError
 from reference_engine.graphs import CudaDriver, Graphs, make_driver
-from tests.builders.cuda import FakeCuda
+from tests.builders.cuda import FakeCuda, Work
 from tests.builders.engine import profile
 
 FRAME, CODEC = Shape(Stage.FRAME, 4), Shape(Stage.CODEC, 2, 4)
@@ -135,6 +136,73 @@ def test_waiting_for_a_step_waits_for_the_last_replay():
     driver.synchronize()
 
     assert ("host waits", f"main#{cuda.num_runs}") == cuda.log[-1]
+
+
+class HostMemory:
+    """Takes copies as page-locked memory does: on the stream that is current."""
+
+    def __init__(self, cuda: FakeCuda) -> None:
+        self._cuda = cuda
+
+    def copy_(self, source: torch.Tensor, *, non_blocking: bool) -> None:
+        assert non_blocking
+        self._cuda.run("copy")
+
+
+def _touches(work: Work, lane: str) -> set[tuple[str, str]]:
+    """(memory, how) of a piece of work; a copy reads what the lane's last program wrote."""
+    if work.what == "replay":
+        return {("slots", "writes"), (f"outputs of {work.stream}", "writes")}
+    if work.what == "copy":
+        return {(f"outputs of {lane}", "reads")}
+    return {("slots", "writes")}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_no_two_that_touch_the_same_memory_run_at_once(seed: int):
+    """Random programs, copies and writes into slots: whoever writes what another touches waits."""
+    cuda, draw = FakeCuda(), random.Random(seed)
+    driver = CudaDriver("cuda", cuda=cuda, make_host=lambda source: HostMemory(cuda))
+    shapes = (FRAME, CODEC, Shape(Stage.PREFILL, 1, 16))
+    for shape in shapes:
+        driver.capture(shape, lambda: None)
+    touched: list[tuple[Work, set[tuple[str, str]]]] = []
+    lane = ""
+    for _ in range(60):
+        step = draw.choice(("replay", "replay", "copy", "write"))
+        if step == "replay" or not lane:
+            driver.replay(draw.choice(shapes))
+            lane = cuda.work[-1].stream
+        elif step == "copy":
+            driver.copy_out(torch.zeros(1))
+        else:
+            cuda.run("write")  # admission, on the stream that is current
+        touched.append((cuda.work[-1], _touches(cuda.work[-1], lane)))
+
+    for at, (later, uses) in enumerate(touched):
+        for earlier, used in touched[:at]:
+            shared = {
+                memory
+                for memory, how in uses
+                for other, other_how in used
+                if memory == other and "writes" in (how, other_how)
+            }
+            assert not shared or later.is_after(earlier), (earlier, later, shared)
+
+
+def test_the_stand_in_notices_a_missing_wait():
+    """Two streams that wait for nobody are not ordered; one that waits is."""
+    cuda = FakeCuda()
+    first, second = (cuda.Stream(device="cuda", priority=0) for _ in range(2))
+    for stream in (first, second):
+        with cuda.stream(stream):
+            cuda.run("something")
+    second.wait_stream(first)
+    with cuda.stream(second):
+        cuda.run("something")
+
+    one, beside, after = cuda.work
+    assert (False, True) == (beside.is_after(one), after.is_after(one))
 
 
 def test_a_shape_that_was_not_captured_is_refused():
