@@ -144,6 +144,9 @@ class ModelRunner:
     def rehearse(self, shape: Shape) -> None:
         """Run a shape on padding alone and wait for it; nothing that is kept changes."""
         self.graphs.run(Batch(shape, [], [], 0, Urgency.STARTUP))
+        if shape.stage is Stage.CODEC:
+            # Page-locked memory for a copy of this size is made once, and kept: not under load.
+            self._driver.copy_out(self._pcm_view(shape)).wait()
         self._driver.synchronize()
 
     def _make_program(self, shape: Shape, inputs: ProgramInputs) -> Callable[[], None]:
