@@ -1,38 +1,58 @@
-"""What adapters in code share: a card, checked parameters, and the values of one request."""
+"""What adapters in code share: address, card, checked parameters, and the values of one request."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar
 
 from engines.base import Capabilities, EngineCard, SpeechRequest
+from engines.errors import ContractError
 from engines.http_contract import FieldSpec
-from engines.params import check_params, check_text, resolve_values
+from engines.params import check_base_url, check_params, check_text, resolve_values
 
 __all__ = ["CodedAdapter"]
 
 
 class CodedAdapter(ABC):
-    """An engine whose protocol is behaviour; subclasses add `open` and `probe`."""
+    """An engine whose protocol is behaviour; subclasses add `open` and `probe`.
+
+    `SCHEMES` are those that an address may have.
+    """
+
+    SCHEMES: ClassVar[tuple[str, ...]] = ("http", "https")
 
     def __init__(
-        self, base_url: str, fields: Mapping[str, FieldSpec], params: Mapping[str, Any]
+        self,
+        *,
+        base_url: str | None = None,
+        params: Mapping[str, Any] = MappingProxyType({}),
+        environ: Mapping[str, str] = MappingProxyType({}),
+        key_hosts: Collection[str] = (),
     ) -> None:
-        """Take a checked address, and check the parameters of a scenario.
+        """Check everything at once; see `engines.registry.create`.
+
+        Keys are looked up in `environ` and bound to `key_hosts` by those who need any.
 
         Raises:
             ContractError: one line.
         """
+        del environ, key_hosts
         self._card = self.describe()
-        self._fields = fields
-        self._params = check_params(self.name, fields, params)
-        self.base_url = base_url
+        self._fields = self.fields()
+        self.base_url = self.check_address(base_url or self._card.base_url)
+        self._params = check_params(self.name, self._fields, params)
 
     @classmethod
     @abstractmethod
     def describe(cls) -> EngineCard:
         """What is known of the engine without talking to it."""
+
+    @classmethod
+    @abstractmethod
+    def fields(cls) -> Mapping[str, FieldSpec]:
+        """The parameters that a scenario may give."""
 
     @property
     def name(self) -> str:
@@ -43,6 +63,16 @@ class CodedAdapter(ABC):
     def capabilities(self) -> Capabilities:
         """What this way of talking to the engine can do."""
         return self._card.capabilities
+
+    def check_address(self, address: str | None) -> str:
+        """The given address, or else the usual one, as it is used from now on.
+
+        Raises:
+            ContractError: there is neither, or it is none.
+        """
+        if address is None:
+            raise ContractError(f"{self.name}: base_url: is required; this engine has no usual")
+        return check_base_url(address, engine=self.name, schemes=self.SCHEMES)
 
     def values_of(
         self, request: SpeechRequest, *, max_text_chars: int | None = None

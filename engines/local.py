@@ -13,7 +13,7 @@ The command comes from a scenario, so the driver runs it only with `--allow-comm
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -124,21 +124,13 @@ class LocalExchange(EndsOnce):
 class LocalAdapter(CodedAdapter):
     """A command whose standard output is audio."""
 
-    def __init__(
-        self,
-        *,
-        base_url: str | None = None,
-        params: Mapping[str, Any] = MappingProxyType({}),
-        environ: Mapping[str, str] = MappingProxyType({}),
-        key_hosts: Collection[str] = (),
-    ) -> None:
-        """Check the parameters; a command has no address and no keys.
+    def __init__(self, *, params: Mapping[str, Any] = MappingProxyType({}), **given: Any) -> None:
+        """Check also the command; see `engines.registry.create`.
 
         Raises:
             ContractError: one line.
         """
-        del base_url, environ, key_hosts
-        super().__init__("process:", _FIELDS, params)
+        super().__init__(params=params, **given)
         argv = params.get("argv")
         if argv is not None and (not argv or not all(isinstance(a, str) and a for a in argv)):
             raise ContractError(f"{self.name}: params.argv: must be a command and its arguments")
@@ -160,6 +152,11 @@ class LocalAdapter(CodedAdapter):
             ),
             parameters=tuple(_FIELDS),
         )
+
+    @classmethod
+    def fields(cls) -> Mapping[str, FieldSpec]:
+        """How a command is called, and what it writes."""
+        return _FIELDS
 
     def open(self, request: SpeechRequest) -> Exchange:
         """Begin one request; see `engines.base.Adapter`."""
@@ -184,6 +181,11 @@ class LocalAdapter(CodedAdapter):
             found=for_container(found, sample_format),
             sends_text=not as_argument,
         )
+
+    def check_address(self, address: str | None) -> str:
+        """A command has none."""
+        del address
+        return "process:"
 
     def _argv(self, values: Mapping[str, Any]) -> tuple[str, ...]:
         argv, place = values["argv"], values["callable"]

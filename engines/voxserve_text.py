@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlencode
 
@@ -42,12 +41,11 @@ from engines.base import (
 from engines.credentials import Credentials
 from engines.ending import EndsOnce
 from engines.http_body import error_text, protocol_error
-from engines.http_contract import HttpContract, load_contract
+from engines.http_contract import FieldSpec, HttpContract, load_contract
 from engines.http_probe import build_probe
 from engines.http_request import expected_format
 from engines.http_stream import HttpStreamExchange
 from engines.outcomes import TransportOutcome
-from engines.params import check_base_url
 from engines.redact import one_line
 
 __all__ = ["VoxserveTextAdapter", "VoxserveTextExchange"]
@@ -172,34 +170,19 @@ class VoxserveTextExchange(EndsOnce):
 class VoxserveTextAdapter(CodedAdapter):
     """VoxServe with streamed text. Parameters are those of `voxserve-native`."""
 
-    def __init__(
-        self,
-        *,
-        base_url: str | None = None,
-        params: Mapping[str, Any] = MappingProxyType({}),
-        environ: Mapping[str, str] = MappingProxyType({}),
-        key_hosts: Collection[str] = (),
-    ) -> None:
-        """Check address and parameters; the server takes no keys.
+    def __init__(self, **given: Any) -> None:
+        """See `engines.registry.create`.
 
         Raises:
             ContractError: one line.
         """
-        del environ, key_hosts
-        self._contract = load_contract("voxserve-native")
-        address = base_url or self._contract.base_url
-        assert address is not None
-        known = self._contract.parameters()
-        super().__init__(
-            check_base_url(address, engine="voxserve-text"),
-            {name: field for name, field in known.items() if name != "streaming"},
-            params,
-        )
+        super().__init__(**given)
+        self._contract = _contract()
 
     @classmethod
     def describe(cls) -> EngineCard:
         """What is known of it without talking to it."""
-        contract = load_contract("voxserve-native")
+        contract = _contract()
         return EngineCard(
             name="voxserve-text",
             title="VoxServe, streamed text over HTTP",
@@ -211,8 +194,14 @@ class VoxserveTextAdapter(CodedAdapter):
                 has_incremental_text=True,
                 note="each piece of text is a call of its own, after the reply to the one before",
             ),
-            parameters=tuple(name for name in contract.parameters() if name != "streaming"),
+            parameters=tuple(cls.fields()),
         )
+
+    @classmethod
+    def fields(cls) -> Mapping[str, FieldSpec]:
+        """Those of whole texts, less the switch between whole and streamed audio."""
+        known = _contract().parameters()
+        return {name: field for name, field in known.items() if name != "streaming"}
 
     def open(self, request: SpeechRequest) -> Exchange:
         """Begin one request; see `engines.base.Adapter`."""
@@ -240,3 +229,8 @@ class VoxserveTextAdapter(CodedAdapter):
             base_url=self.base_url,
             credentials=Credentials(),
         )
+
+
+def _contract() -> HttpContract:
+    """The one for whole texts, whose server, parameters and audio these are too."""
+    return load_contract("voxserve-native")

@@ -10,7 +10,7 @@ Source: wyoming 1.10.2, wyoming-piper 2.5.2.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -49,7 +49,6 @@ from engines.ending import EndsOnce
 from engines.http_body import protocol_error
 from engines.http_contract import FieldSpec
 from engines.outcomes import TransportOutcome
-from engines.params import check_base_url
 from engines.redact import one_line
 from engines.shape import is_channel_count, is_sample_rate, is_whole_number
 
@@ -254,24 +253,8 @@ class WyomingExchange(EndsOnce):
 class WyomingAdapter(CodedAdapter):
     """A Wyoming server at `tcp://host:port`."""
 
-    def __init__(
-        self,
-        *,
-        base_url: str | None = None,
-        params: Mapping[str, Any] = MappingProxyType({}),
-        environ: Mapping[str, str] = MappingProxyType({}),
-        key_hosts: Collection[str] = (),
-    ) -> None:
-        """Check address and parameters; there are no keys, so `environ` is not read.
-
-        Raises:
-            ContractError: one line.
-        """
-        del environ, key_hosts
-        address = base_url or f"tcp://127.0.0.1:{DEFAULT_PORT}"
-        # `http` is let pass so that one address can be given for all engines of a scenario.
-        checked = check_base_url(address, engine="wyoming", schemes=("tcp", "http"))
-        super().__init__(checked, _FIELDS, params)
+    # `http` is let pass so that one address can be given for all engines of a scenario.
+    SCHEMES = ("tcp", "http")
 
     @classmethod
     def describe(cls) -> EngineCard:
@@ -291,6 +274,11 @@ class WyomingAdapter(CodedAdapter):
             ),
             parameters=tuple(_FIELDS),
         )
+
+    @classmethod
+    def fields(cls) -> Mapping[str, FieldSpec]:
+        """Which voice speaks."""
+        return _FIELDS
 
     def open(self, request: SpeechRequest) -> Exchange:
         """Begin one request; see `engines.base.Adapter`."""

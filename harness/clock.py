@@ -159,60 +159,26 @@ class OffsetTracker:
         return any(s.after_ns < read_ns and floor_ns < s.detected_ns for s in self.steps)
 
 
-class RunClock:
-    """`time.perf_counter_ns` from an anchor, with the offset of the wall clock beside it."""
+class _Tracked:
+    """A clock that knows where the wall clock stands beside it, by the readings taken so far."""
 
-    __slots__ = ("_anchor_ns", "_counter", "_realtime", "_tracker", "anchor_utc")
+    __slots__ = ("_tracker",)
 
-    def __init__(
-        self,
-        *,
-        counter_ns: Callable[[], int] = time.perf_counter_ns,
-        realtime_ns: Callable[[], int] = time.time_ns,
-    ) -> None:
-        self._counter = counter_ns
-        self._realtime = realtime_ns
+    def __init__(self) -> None:
         self._tracker = OffsetTracker()
-        self._anchor_ns = counter_ns()
-        self.anchor_utc = datetime.fromtimestamp(realtime_ns() / 1e9, UTC).isoformat()
-        self.sample()
-
-    def now_ns(self) -> int:
-        """Nanoseconds since the anchor."""
-        return self._counter() - self._anchor_ns
-
-    def monotonic_ns(self, run_ns: int) -> int:
-        """A moment of the run clock on CLOCK_MONOTONIC (which `perf_counter` reads on Linux)."""
-        return run_ns + self._anchor_ns
-
-    def from_monotonic_ns(self, monotonic_ns: int) -> int:
-        """A moment of CLOCK_MONOTONIC, perhaps of another process here, on the run clock."""
-        return monotonic_ns - self._anchor_ns
 
     def from_realtime_ns(self, realtime_ns: int) -> int | None:
-        """A wall-clock stamp on the run clock; None before the first reading."""
+        """A wall-clock stamp on this clock; None before the first reading."""
         offset = self._tracker.offset_ns
         return None if offset is None else realtime_ns - offset
 
     def to_realtime_ns(self, run_ns: int) -> int:
-        """What the wall clock shows at a moment of this clock, by the readings taken so far."""
+        """What the wall clock shows at a moment of this clock."""
         return run_ns + (self._tracker.offset_ns or 0)
 
     def is_void(self, floor_ns: int, read_ns: int) -> bool:
         """Whether the wall clock was set within [floor, read]."""
         return self._tracker.is_void(floor_ns, read_ns)
-
-    def sample(self) -> None:
-        """Read both clocks together a few times and keep the closest reading."""
-        best: ClockReading | None = None
-        for _ in range(_READINGS_PER_SAMPLE):
-            before = self.now_ns()
-            realtime = self._realtime()
-            after = self.now_ns()
-            if best is None or after - before < best.after_ns - best.before_ns:
-                best = ClockReading(before, realtime, after)
-        assert best is not None
-        self._tracker.add(best)
 
     @property
     def offsets(self) -> list[list[int]]:
@@ -230,13 +196,56 @@ class RunClock:
         return self._tracker.uncertainty_ns
 
 
-class FakeClock:
+class RunClock(_Tracked):
+    """`time.perf_counter_ns` from an anchor, with the offset of the wall clock beside it."""
+
+    __slots__ = ("_anchor_ns", "_counter", "_realtime", "anchor_utc")
+
+    def __init__(
+        self,
+        *,
+        counter_ns: Callable[[], int] = time.perf_counter_ns,
+        realtime_ns: Callable[[], int] = time.time_ns,
+    ) -> None:
+        super().__init__()
+        self._counter = counter_ns
+        self._realtime = realtime_ns
+        self._anchor_ns = counter_ns()
+        self.anchor_utc = datetime.fromtimestamp(realtime_ns() / 1e9, UTC).isoformat()
+        self.sample()
+
+    def now_ns(self) -> int:
+        """Nanoseconds since the anchor."""
+        return self._counter() - self._anchor_ns
+
+    def monotonic_ns(self, run_ns: int) -> int:
+        """A moment of the run clock on CLOCK_MONOTONIC (which `perf_counter` reads on Linux)."""
+        return run_ns + self._anchor_ns
+
+    def from_monotonic_ns(self, monotonic_ns: int) -> int:
+        """A moment of CLOCK_MONOTONIC, perhaps of another process here, on the run clock."""
+        return monotonic_ns - self._anchor_ns
+
+    def sample(self) -> None:
+        """Read both clocks together a few times and keep the closest reading."""
+        best: ClockReading | None = None
+        for _ in range(_READINGS_PER_SAMPLE):
+            before = self.now_ns()
+            realtime = self._realtime()
+            after = self.now_ns()
+            if best is None or after - before < best.after_ns - best.before_ns:
+                best = ClockReading(before, realtime, after)
+        assert best is not None
+        self._tracker.add(best)
+
+
+class FakeClock(_Tracked):
     """A clock that stands still until it is told to move; its wall clock can be set."""
 
     def __init__(self, *, now_ns: int = 0, realtime_ns: int = 1_700_000_000_000_000_000) -> None:
+        super().__init__()
         self._now_ns = now_ns
         self._offset_ns = realtime_ns - now_ns
-        self._tracker = OffsetTracker()
         self.anchor_utc = datetime.fromtimestamp(realtime_ns / 1e9, UTC).isoformat()
         self.sample()
 
@@ -261,37 +270,9 @@ class FakeClock:
         """The same number: this clock is its own system clock."""
         return run_ns
 
-    def from_realtime_ns(self, realtime_ns: int) -> int | None:
-        """A wall-clock stamp on this clock, by the readings taken so far."""
-        offset = self._tracker.offset_ns
-        return None if offset is None else realtime_ns - offset
-
-    def to_realtime_ns(self, run_ns: int) -> int:
-        """What the wall clock shows at a moment of this clock, by the readings taken so far."""
-        return run_ns + (self._tracker.offset_ns or 0)
-
-    def is_void(self, floor_ns: int, read_ns: int) -> bool:
-        """As the real clock."""
-        return self._tracker.is_void(floor_ns, read_ns)
-
     def sample(self) -> None:
         """Take one exact reading."""
         self._tracker.add(ClockReading(self._now_ns, self.realtime_ns(), self._now_ns))
-
-    @property
-    def offsets(self) -> list[list[int]]:
-        """Kept readings, as the real clock."""
-        return self._tracker.kept
-
-    @property
-    def steps(self) -> list[WallClockStep]:
-        """Steps found, as the real clock."""
-        return self._tracker.steps
-
-    @property
-    def uncertainty_ns(self) -> int:
-        """Zero: readings are exact."""
-        return self._tracker.uncertainty_ns
 
 
 class ClockWatch:

@@ -55,14 +55,12 @@ from engines.http_body import for_container, protocol_error
 from engines.http_contract import AuthSpec, FieldSpec, ProbeSpec
 from engines.http_probe import build_probe
 from engines.outcomes import TransportOutcome
-from engines.params import check_base_url
 from engines.pointer import find_first
 from engines.redact import one_line
 from engines.shape import is_channel_count, is_sample_rate
 
 __all__ = ["Protocol", "Session", "SessionAdapter", "SessionSetup", "compact", "utf8_pieces"]
 
-_SCHEMES = ("ws", "wss", "http", "https")
 _SWITCHING_PROTOCOLS = 101
 _TRY_AGAIN_LATER = 1013
 _REFUSED = (429, 503)
@@ -112,6 +110,7 @@ class SessionSetup:
 class SessionAdapter(CodedAdapter):
     """An engine behind a WebSocket at one address; subclasses name protocol and session."""
 
+    SCHEMES = ("ws", "wss", "http", "https")
     PROTOCOL: ClassVar[Protocol]
     SESSION: ClassVar[type[Session]]
 
@@ -128,15 +127,10 @@ class SessionAdapter(CodedAdapter):
         Raises:
             ContractError: one line.
         """
-        protocol = self.PROTOCOL
-        address = base_url or protocol.base_url
-        if address is None:
-            raise ContractError(f"{protocol.name}: base_url: is required; this engine has no usual")
-        checked = check_base_url(address, engine=protocol.name, schemes=_SCHEMES)
-        super().__init__(checked, protocol.fields, params)
+        super().__init__(base_url=base_url, params=params)
         self._credentials: Credentials = resolve_credentials(
-            protocol.name,
-            protocol.auth,
+            self.name,
+            self.PROTOCOL.auth,
             self.base_url,
             environ=environ,
             key_hosts=key_hosts,
@@ -161,6 +155,11 @@ class SessionAdapter(CodedAdapter):
             ),
             parameters=tuple(protocol.fields),
         )
+
+    @classmethod
+    def fields(cls) -> Mapping[str, FieldSpec]:
+        """The protocol's."""
+        return cls.PROTOCOL.fields
 
     def open(self, request: SpeechRequest) -> Exchange:
         """Begin one session; see `engines.base.Adapter`."""
