@@ -59,13 +59,8 @@ class AdtsStream:
         notes += self._decoder.notes("AAC frames")
         if self._scanner.num_foreign:
             notes.append(f"{self._scanner.num_foreign} bytes are no AAC frames")
-        return StreamFacts(
-            sample_rate_hz=self._sink.sample_rate_hz,
-            channels=self._sink.channels,
-            encoding=None,
-            dangling_bytes=self._scanner.num_pending,
-            notes=tuple(notes),
-            basis=DurationBasis.FRAME,
+        return self._sink.facts(
+            notes, basis=DurationBasis.FRAME, dangling_bytes=self._scanner.num_pending
         )
 
 

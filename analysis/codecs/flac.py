@@ -61,14 +61,7 @@ class FlacStream:
 
     def facts(self) -> StreamFacts:
         """See `SampleStream.facts`."""
-        return StreamFacts(
-            sample_rate_hz=self._sink.sample_rate_hz,
-            channels=self._sink.channels,
-            encoding=None,
-            dangling_bytes=0,
-            notes=tuple(self._notes),
-            basis=DurationBasis.WHOLE,
-        )
+        return self._sink.facts(self._notes, basis=DurationBasis.WHOLE)
 
     def _decode(self) -> None:
         # The format is named: nothing about the bytes may choose another reader.

@@ -105,13 +105,8 @@ class Mp3Stream:
         notes = [*self._trim_notes, *self._decoder.notes("MP3 frames")]
         if self._scanner.num_foreign:
             notes.append(f"{self._scanner.num_foreign} bytes are no MP3 frames")
-        return StreamFacts(
-            sample_rate_hz=self._sink.sample_rate_hz,
-            channels=self._sink.channels,
-            encoding=None,
-            dangling_bytes=self._scanner.num_pending,
-            notes=tuple(notes),
-            basis=DurationBasis.FRAME,
+        return self._sink.facts(
+            notes, basis=DurationBasis.FRAME, dangling_bytes=self._scanner.num_pending
         )
 
     def _begin_piece(self, info: InfoFrame | None) -> None:

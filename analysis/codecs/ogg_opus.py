@@ -76,13 +76,8 @@ class OggOpusStream:
             notes.append(f"{self._scanner.num_foreign} bytes between Ogg pages")
         if self._decoder.num_decoded and not self._has_ended:
             notes.append(_OPEN_END)
-        return StreamFacts(
-            sample_rate_hz=self._sink.sample_rate_hz,
-            channels=self._sink.channels,
-            encoding=None,
-            dangling_bytes=self._scanner.num_pending,
-            notes=tuple(notes),
-            basis=DurationBasis.PAGE,
+        return self._sink.facts(
+            notes, basis=DurationBasis.PAGE, dangling_bytes=self._scanner.num_pending
         )
 
     def _take(self, page: OggPage) -> None:

@@ -5,6 +5,7 @@ The library is imported here alone, late, so that everything else works without 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import metadata
 from typing import Any
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from analysis.errors import AudioDecodeError, UnsupportedAudioError
 from analysis.pcm import FloatArray, SampleSink
+from analysis.stream import DurationBasis, StreamFacts
 
 __all__ = [
     "NO_DECODER",
@@ -100,6 +102,19 @@ class CodecSink:
             )
         self.num_kept += len(frames) - dropped
         self._sink.append(frames[dropped:])
+
+    def facts(
+        self, notes: Iterable[str], *, basis: DurationBasis, dangling_bytes: int = 0
+    ) -> StreamFacts:
+        """What is known of the stream: its shape from the samples, the rest from its codec."""
+        return StreamFacts(
+            sample_rate_hz=self.sample_rate_hz,
+            channels=self.channels,
+            encoding=None,
+            dangling_bytes=dangling_bytes,
+            notes=tuple(notes),
+            basis=basis,
+        )
 
     def drop_last(self, num_frames: int) -> None:
         """Take back the last PCM frames of this piece, as many of them as were kept."""

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import socket
 import ssl
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import trustme
+
+from tests.builders.threaded import ThreadedServer
 
 __all__ = ["Certificates", "TlsServer", "answer", "read_request"]
 
@@ -51,14 +50,13 @@ class Certificates:
         return context
 
 
-class TlsServer:
+class TlsServer(ThreadedServer):
     """Accepts connections one after another and holds the conversation on each."""
 
     def __init__(self, context: ssl.SSLContext, converse: Conversation) -> None:
+        super().__init__()
         self._context = context
         self._converse = converse
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._thread = threading.Thread(target=self._run, daemon=True)
         self.alpn: list[str | None] = []
         self.server_names: list[str | None] = []
         context.sni_callback = lambda _sock, name, _context: self.server_names.append(name)
@@ -67,49 +65,18 @@ class TlsServer:
     def base_url(self) -> str:
         return f"https://127.0.0.1:{self.port}"
 
-    @property
-    def port(self) -> int:
-        port: int = self._listener.getsockname()[1]
-        return port
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._thread.join(5)
-        assert not self._thread.is_alive()
-
-    def _run(self) -> None:
-        while True:
-            try:
-                raw, _ = self._listener.accept()
-            except OSError:
-                return
-            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            raw.settimeout(5)
-            spare = raw.dup()
-            try:
-                connection = self._context.wrap_socket(raw, server_side=True)
-            except OSError:
-                _hear_out(spare)
-                continue
-            finally:
-                spare.close()
+    def serve(self, sock: socket.socket) -> None:
+        spare = sock.dup()
+        try:
+            connection = self._context.wrap_socket(sock, server_side=True)
+        except OSError:
+            _hear_out(spare)
+            return
+        finally:
+            spare.close()
+        with connection:
             self.alpn.append(connection.selected_alpn_protocol())
-            try:
-                self._converse(connection)
-            except OSError:
-                pass
-            finally:
-                connection.close()
+            self._converse(connection)
 
 
 def _hear_out(sock: socket.socket) -> None:

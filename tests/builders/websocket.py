@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
-from types import TracebackType
-from typing import Self
 
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Request
@@ -30,6 +27,7 @@ from engines.base import (
     WebSocketTarget,
 )
 from engines.outcomes import TransportOutcome
+from tests.builders.threaded import ThreadedServer
 
 __all__ = ["Peer", "WsAdapter", "WsExchange", "WsServer"]
 
@@ -103,50 +101,24 @@ class Peer:
         return self._events.pop(0)
 
 
-class WsServer:
+class WsServer(ThreadedServer):
     """Accepts sessions one after another and holds the conversation on each."""
 
     def __init__(self, converse: Callable[[Peer], None], *, answers_pings: bool = True) -> None:
+        super().__init__()
         self._converse = converse
         self._answers_pings = answers_pings
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._thread = threading.Thread(target=self._run, daemon=True)
         self.peers: list[Peer] = []
 
     @property
     def url(self) -> str:
-        return f"ws://127.0.0.1:{self._listener.getsockname()[1]}/say"
+        return f"ws://127.0.0.1:{self.port}/say"
 
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        fault: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._listener.close()
-        self._thread.join(5)
-        assert not self._thread.is_alive()
-
-    def _run(self) -> None:
-        while True:
-            try:
-                sock, _ = self._listener.accept()
-            except OSError:
-                return
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.settimeout(5)
-            peer = Peer(sock, answers_pings=self._answers_pings)
-            self.peers.append(peer)
-            with sock:
-                try:
-                    self._converse(peer)
-                except OSError:
-                    pass
+    def serve(self, sock: socket.socket) -> None:
+        peer = Peer(sock, answers_pings=self._answers_pings)
+        self.peers.append(peer)
+        with sock:
+            self._converse(peer)
 
 
 class WsExchange:
