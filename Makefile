@@ -40,7 +40,7 @@ $(VENV)/.demo-installed: pyproject.toml $(CONSTRAINTS) | $(BIN)/python
 	touch $@
 
 $(VENV)/.dev-installed: $(VENV)/.demo-installed
-	$(PIP) install -q -c $(CONSTRAINTS) -e '.[embedded,whisper,codecs,reference,cluster,dev]'
+	$(PIP) install -q -c $(CONSTRAINTS) -e '.[embedded,whisper,codecs,reference,dev]'
 	touch $@
 
 # The official qwen-tts package, against which the reference engine is checked. Its pins clash with

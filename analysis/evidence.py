@@ -129,7 +129,6 @@ class RunEvidence:
     fingerprint: Fingerprint
     points: Sequence[PointEvidence]
     wer: Mapping[str, Mapping[str, Any]]
-    is_baseline: bool = False
 
     @property
     def is_simulated(self) -> bool:
@@ -324,7 +323,6 @@ def _evidence_of(found: Mapping[str, Any], path: Path) -> RunEvidence:
             fingerprint=Fingerprint(**found["fingerprint"]),
             points=[_point_in(point) for point in found["points"]],
             wer=found["wer"],
-            is_baseline=True,
         )
     except (KeyError, TypeError, ValueError) as fault:
         raise RulesError(f"{path}: the baseline is damaged: {fault!r}; make it anew") from None

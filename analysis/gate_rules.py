@@ -23,7 +23,6 @@ _Finite = Annotated[float, Field(allow_inf_nan=False)]
 _NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 # Point metrics whose per-request hits are known, so that a difference has an interval.
 PAIRED_SHARES = ("underrun_rate", "failure_rate")
-POOLED_SHARES = (*PAIRED_SHARES, "wer")
 
 
 class Evidence(StrEnum):

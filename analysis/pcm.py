@@ -138,11 +138,6 @@ class PcmStream:
         self.sink = sink
         self._carry = b""
 
-    @property
-    def num_carried(self) -> int:
-        """Bytes of a PCM frame that is not complete yet."""
-        return len(self._carry)
-
     def push(self, data: Buffer) -> None:
         """Decode every PCM frame that `data` completes."""
         whole = b"".join((self._carry, data)) if self._carry else bytes(data)

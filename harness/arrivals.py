@@ -30,9 +30,6 @@ class Stream(IntEnum):
 
     ARRIVALS = 0
     PROMPTS = 1
-    BEHAVIOUR = 2
-    TEXT = 3
-    RECORDING = 4
 
 
 def random_stream(stream: Stream, *, seed: int, rate_rps: float) -> np.random.Generator:

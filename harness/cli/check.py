@@ -54,7 +54,6 @@ _EXTRAS = (
         "the bundled Qwen3-TTS engine",
         ("torch", "safetensors", "tokenizers", "prometheus_client"),
     ),
-    _Extra("cluster", "load from several machines", ("dask", "distributed")),
 )
 
 
