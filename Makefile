@@ -27,7 +27,7 @@ PYTEST_ARGS ?=
 TEST_WORKERS ?= 2
 RUN_ARGS ?=
 
-.PHONY: demo test check bench oracle reference-demo gpu-check gpu-wheels figures clean
+.PHONY: demo test dev check bench oracle reference-demo gpu-check gpu-wheels figures clean
 
 $(BIN)/python:
 	$(PYTHON) -c 'import sys; sys.exit("earwitness needs Python 3.11 or newer; set PYTHON=") if sys.version_info < (3, 11) else None'
@@ -61,6 +61,9 @@ demo: $(VENV)/.demo-installed
 test: $(VENV)/.dev-installed $(ORACLE)/.installed
 	.ci/chromium
 	$(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile $(PYTEST_ARGS)
+
+# What tests and checks need, without running them: `.venv/bin/pytest tests/engines`, for example.
+dev: $(VENV)/.dev-installed
 
 check: $(VENV)/.dev-installed
 	$(BIN)/ruff check .

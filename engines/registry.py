@@ -1,13 +1,15 @@
 """Find an adapter by name, importing its module only then.
 
 Names come from three places: contracts in the package, adapters in code (the table below), and
-third parties, who declare an entry point in the group `earwitness.engines` whose object is called
-as `factory(base_url=..., params=...)` and returns an `Adapter`.
+third parties, who declare an entry point in the group `earwitness.engines`. Its object is called
+as ours are, `factory(base_url=..., params=..., environ=..., key_hosts=...)`, and returns an
+`Adapter`.
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 from collections.abc import Callable, Collection, Mapping
 from importlib import metadata
@@ -88,11 +90,10 @@ def create(
             key_hosts=key_hosts,
         )
         return HttpStreamAdapter(contract, base_url, params, credentials=credentials)
-    if name in _IN_CODE:
-        return _factory(name)(
-            base_url=base_url, params=params, environ=variables, key_hosts=key_hosts
-        )
-    return _factory(name)(base_url=base_url, params=params)
+    factory = _factory(name)
+    given = {"base_url": base_url, "params": params, "environ": variables, "key_hosts": key_hosts}
+    _refuse_other_call(name, factory, given)
+    return factory(**given)
 
 
 def card(name: str) -> EngineCard:
@@ -138,6 +139,17 @@ def _factory(name: str) -> AdapterFactory:
     raise UnknownEngineError(
         f"no engine {name!r}{hint(name, known)}; known: {', '.join(known)}{paths}"
     )
+
+
+def _refuse_other_call(name: str, factory: AdapterFactory, given: Mapping[str, Any]) -> None:
+    """A third party's mistake, told before it is a `TypeError` from somewhere inside."""
+    try:
+        inspect.signature(factory).bind(**given)
+    except TypeError as fault:
+        raise ContractError(
+            f"engine {name!r}: an adapter is called with {', '.join(given)} as keywords, and this "
+            f"one takes others: {fault}"
+        ) from None
 
 
 def _load(place: str, what: str) -> AdapterFactory:

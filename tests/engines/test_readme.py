@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
 
 from engines import http_contract, registry
-from engines.base import SpeechRequest
+from engines.base import Audio, Done, Headers, Message, Send, SpeechRequest
+from engines.errors import ContractError
 from tests.engines.canned import load_fixture
 from tests.engines.contract_suite import CHECKS
 
@@ -46,6 +49,46 @@ def test_a_contract_file_is_an_engine_wherever_a_name_is(acme: Path):
 
     assert "acme" == adapter.name
     assert b'"format":"wav"' in adapter.open(SpeechRequest("r", "Hi.")).start()[0].data
+
+
+@pytest.fixture
+def acme_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package of the walk-through as pip would leave it: importable, entry points beside it."""
+    text = README.read_text()
+    files = dict(re.findall(r"^`(\S+)`:\n\n```(?:toml|python)\n(.*?)^```", text, re.M | re.S))
+    project = tomllib.loads(files["pyproject.toml"])["project"]
+    [(group, points)] = project["entry-points"].items()
+    info = tmp_path / f"acme_speech-{project['version']}.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Name: {project['name']}\nVersion: {project['version']}\n")
+    lines = [f"{name} = {place}" for name, place in points.items()]
+    (info / "entry_points.txt").write_text("\n".join([f"[{group}]", *lines]))
+    (tmp_path / "acme_speech.py").write_text(files["acme_speech.py"])
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "acme_speech", raising=False)
+
+
+@pytest.mark.usefixtures("acme_package")
+def test_the_package_of_the_walk_through_is_an_engine_with_its_key():
+    """Found by its entry point, sent the key of its variable, spoken with to the end."""
+    adapter = registry.create("acme-live", environ={"ACME_LIVE_KEY": "s3cret"})
+    exchange = adapter.open(SpeechRequest("r", "Hi."))
+
+    assert "acme-live" in registry.names()
+    assert "Acme live speech" == registry.card("acme-live").title
+    assert "wss://speech.acme.example/live" == exchange.target.url
+    assert ("Authorization", "Bearer s3cret") in exchange.target.headers
+    says = [Send('{"say":"Hi.","speaker":"anna"}'), Send('{"end":true}', ends_text=True)]
+    assert says == exchange.feed(Headers(101))
+    assert Audio(b"12") == exchange.feed(Message(b"12"))[-1]
+    assert [Done()] == exchange.feed(Message('{"done": true}'))
+
+
+@pytest.mark.usefixtures("acme_package")
+def test_a_key_that_a_package_needs_and_lacks_is_named():
+    """Without the variable it is one line, before anything is sent."""
+    with pytest.raises(ContractError, match="needs a key: set ACME_LIVE_KEY"):
+        registry.create("acme-live", environ={})
 
 
 def test_every_key_of_a_contract_is_documented():

@@ -18,9 +18,19 @@ from engines.fake import FakeAdapter, FakeScript
 class Acme(FakeAdapter):
     """A third party's adapter, as an entry point would name it."""
 
-    def __init__(self, *, base_url: str | None = None, params: object = None) -> None:
+    def __init__(
+        self, *, base_url: str | None, params: object, environ: object, key_hosts: object
+    ) -> None:
         super().__init__(lambda _: FakeScript(()), name="acme", base_url=base_url or "http://x")
         self.params = params
+        self.environ = environ
+        self.key_hosts = key_hosts
+
+
+class Older:
+    """One that takes no keys."""
+
+    def __init__(self, *, base_url: str | None, params: object) -> None: ...
 
 
 def _local(base_url: str | None) -> str:
@@ -77,13 +87,23 @@ def test_a_contract_file_that_is_not_there_is_one_line(tmp_path: Path):
 
 
 def test_an_entry_point_makes_an_engine(monkeypatch: pytest.MonkeyPatch):
-    """A third party's object is called with address and parameters."""
+    """A third party's object is called as ours are: address, parameters, keys and their hosts."""
     _offer(monkeypatch, acme=f"{__name__}:Acme")
-    adapter = registry.create("acme", base_url="http://there", params={"a": 1})
+    adapter = registry.create(
+        "acme", base_url="http://there", params={"a": 1}, environ={"K": "v"}, key_hosts=("h",)
+    )
 
     assert "acme" in registry.names()
     assert isinstance(adapter, Acme)
     assert ("http://there", {"a": 1}) == (adapter.base_url, adapter.params)
+    assert ({"K": "v"}, ("h",)) == (adapter.environ, adapter.key_hosts)
+
+
+def test_an_entry_point_that_is_called_otherwise_is_one_line(monkeypatch: pytest.MonkeyPatch):
+    """The keywords are named, instead of a TypeError from inside."""
+    _offer(monkeypatch, acme=f"{__name__}:Older")
+    with pytest.raises(ContractError, match=r"called with base_url, params, environ, key_hosts"):
+        registry.create("acme", base_url="http://there")
 
 
 def test_an_entry_point_may_not_take_a_built_in_name(monkeypatch: pytest.MonkeyPatch):
