@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import tarfile
 import threading
+import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -312,3 +314,18 @@ def test_checkpoints_are_made_beside_the_kernels(
 
     with pytest.raises(HarnessError, match="no space left"):
         check._begin()
+
+
+def test_whatever_a_gpu_machine_lacks_travels_as_a_wheel():
+    """Each requirement of the engine and the harness is there already, or among the wheels."""
+    root = Path(__file__).parents[3]
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["reference"]]
+    recipe = (root / "Makefile").read_text().partition("\ngpu-wheels:")[2].partition("\n\n")[0]
+
+    missing = {re.split(r"[<>=; ]", each)[0] for each in wanted} - {*recipe.split()}
+
+    assert {
+        "aiohttp", "matplotlib", "numpy", "pandas", "prometheus-client", "pyarrow", "pyyaml",
+        "rich", "safetensors", "scipy", "tokenizers", "torch", "typer", "uvloop",
+    } == missing  # fmt: skip
