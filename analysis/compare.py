@@ -46,8 +46,8 @@ __all__ = [
     "MetricDifference",
     "RateComparison",
     "compare",
+    "condition_differences",
     "contenders_of",
-    "is_text_comparison",
     "supported",
 ]
 
@@ -210,7 +210,7 @@ def compare(
     notes = [f"{each.label}: {SIMULATED_NOTE}" for each in contenders if each.run.is_simulated]
     rates: list[RateComparison] = []
     for second in contenders[1:]:
-        is_about_text = is_text_comparison(first.run, second.run)
+        is_about_text = _is_text_comparison(first.run, second.run)
         differing = condition_differences(first.run, second.run)
         if differing and not is_forced:
             raise NotComparableError(
@@ -235,7 +235,7 @@ def compare(
 def condition_differences(first: RunEvidence, second: RunEvidence) -> list[str]:
     """What must be alike and is not, in words. Whole text against pieces is a fair question."""
     ours, theirs = first.fingerprint.conditions, second.fingerprint.conditions
-    asked = {"text_pacing"} if is_text_comparison(first, second) else set()
+    asked = {"text_pacing"} if _is_text_comparison(first, second) else set()
     return [
         f"{key} is {ours.get(key)!r} and {theirs.get(key)!r}"
         for key in sorted({*ours, *theirs} - asked)
@@ -243,7 +243,7 @@ def condition_differences(first: RunEvidence, second: RunEvidence) -> list[str]:
     ]
 
 
-def is_text_comparison(first: RunEvidence, second: RunEvidence) -> bool:
+def _is_text_comparison(first: RunEvidence, second: RunEvidence) -> bool:
     """Whether exactly one of the runs sent its texts whole."""
     pacings = (run.fingerprint.conditions.get("text_pacing") or {} for run in (first, second))
     return len({pacing.get("mode", "whole") == "whole" for pacing in pacings}) > 1
@@ -312,7 +312,7 @@ def _at_rate(
     is_paired: bool,
     seed: int,
 ) -> RateComparison:
-    is_about_text = is_text_comparison(first.run, second.run)
+    is_about_text = _is_text_comparison(first.run, second.run)
     compared = _COMPARED_AFTER_TEXT if is_about_text else _COMPARED
     differences = [
         supported(

@@ -6,7 +6,7 @@ carries the exit code that the command line ends with.
 
 from __future__ import annotations
 
-__all__ = ["ContractError", "EngineError", "ProtocolError", "UnknownEngineError"]
+__all__ = ["ContractError", "EngineError", "UnknownEngineError"]
 
 
 class EngineError(Exception):
@@ -21,7 +21,3 @@ class ContractError(EngineError):
 
 class UnknownEngineError(EngineError):
     """No adapter has this name; the message lists the known ones and the closest match."""
-
-
-class ProtocolError(EngineError):
-    """A server broke its own protocol. Inside an exchange this becomes a `Fail` action instead."""

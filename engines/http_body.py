@@ -167,4 +167,5 @@ def for_container(found: AudioFormat, sample_format: SampleFormat) -> AudioForma
 
 
 def protocol_error(where: str, text: str) -> Fail:
+    """The ending of a request whose server did not keep to its protocol."""
     return Fail(TransportOutcome.PROTOCOL_ERROR, where, text)

@@ -17,6 +17,7 @@ from harness.schedule import Schedule
 from harness.settings import ConnectionMode
 
 __all__ = [
+    "FileLimit",
     "FileLimits",
     "SystemFileLimits",
     "check_descriptors",

@@ -205,6 +205,38 @@ def test_gate_alone_says_pass_or_fail():
     assert [] == wrong
 
 
+def _published(tree: ast.Module) -> set[str] | None:
+    """What `__all__` names; None where there is none."""
+    for node in tree.body:
+        if (
+            isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Name)
+            and node.targets[0].id == "__all__"
+        ):
+            return set(ast.literal_eval(node.value))
+    return None
+
+
+def test_what_another_module_takes_is_public_where_it_comes_from():
+    """Names in `__all__` are the promise; everything else may change without a search."""
+    published = {
+        module.path.removesuffix(".py").replace("/", ".").removesuffix(".__init__"): names
+        for module in MODULES
+        if (names := _published(module.tree)) is not None
+    }
+    wrong = [
+        f"{module.path}: {alias.name} of {node.module}"
+        for module in MODULES
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.ImportFrom) and node.module in published
+        for alias in node.names
+        if alias.name not in published[node.module]
+        and not (ROOT / node.module.replace(".", "/") / f"{alias.name}.py").is_file()
+    ]
+
+    assert [] == [each for each in wrong if not each.startswith("reference_engine/")]
+
+
 @pytest.mark.parametrize("module", MODULES, ids=lambda module: module.path)
 def test_modules_and_functions_stay_short(module: Module):
     """500 lines a module, 60 a function: past that a reader loses the thread."""

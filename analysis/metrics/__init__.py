@@ -27,7 +27,6 @@ __all__ = [
     "PointValue",
     "RequestMetric",
     "ValueStatus",
-    "point_metrics",
     "registry",
     "request_metrics",
 ]
@@ -43,8 +42,3 @@ def registry() -> dict[str, Declared]:
 def request_metrics() -> tuple[RequestMetric, ...]:
     """Those that are computed per request."""
     return tuple(m for m in registry().values() if isinstance(m, RequestMetric))
-
-
-def point_metrics() -> tuple[PointMetric, ...]:
-    """Those that are one number for a point."""
-    return tuple(m for m in registry().values() if isinstance(m, PointMetric))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Literal
 
 from rich import box
 from rich.console import Console
@@ -13,28 +12,14 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from analysis.evidence import SIMULATED_NOTE
-from analysis.report.build import build_model
 from analysis.report.model import Cell, Decision, ReportModel, Table, Tone
-from analysis.report.settings import ReportSettings
-from harness.records import RunRecord
 
-__all__ = ["print_model", "print_summary"]
+__all__ = ["print_model"]
 
 # In columns of the terminal: where all of the table of points fits without breaking its words.
 # Narrower than that, columns of detail are left out; what is left fits into 80.
 _WIDE = 170
 _STYLES = {Tone.GOOD: "green", Tone.WARN: "yellow", Tone.BAD: "red", Tone.NONE: ""}
-
-
-def print_summary(
-    metrics: Mapping[str, Any],
-    console: Console,
-    *,
-    run: RunRecord | None = None,
-    settings: ReportSettings | None = None,
-) -> None:
-    """Print what metrics.json alone can say: all but the capacity and the cost."""
-    print_model(build_model(metrics, run, settings or ReportSettings()), console)
 
 
 def print_model(model: ReportModel, console: Console) -> None:

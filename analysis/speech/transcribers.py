@@ -24,6 +24,7 @@ __all__ = [
     "RECOGNISER_RATE_HZ",
     "Guard",
     "Recognised",
+    "Samples",
     "Transcriber",
     "TranscriberInfo",
     "Transcript",

@@ -18,7 +18,14 @@ import typer
 
 from harness.cli.option_checks import finite
 
-__all__ = ["become_module", "piper_arguments", "register", "serve_app"]
+__all__ = [
+    "PiperMode",
+    "PiperPolicy",
+    "become_module",
+    "piper_arguments",
+    "register",
+    "serve_app",
+]
 
 serve_app = typer.Typer(
     name="serve",

@@ -22,7 +22,16 @@ from reference_engine.config import load_profile, profile_names
 from reference_engine.cost_table import load_costs
 from reference_engine.simulated_summary import PointSummary, summarise
 
-__all__ = ["Job", "Measured", "Study", "ladder_rungs", "profiles_without", "write_study"]
+__all__ = [
+    "POLICIES",
+    "PROFILES",
+    "Job",
+    "Measured",
+    "Study",
+    "ladder_rungs",
+    "profiles_without",
+    "write_study",
+]
 
 COSTS = ("h100-published", "h100-target")
 PROFILES = ("ttfa", "adaptive", "balanced", "throughput")
