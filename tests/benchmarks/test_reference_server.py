@@ -22,6 +22,7 @@ from tests.builders.wire import every, run_load
 pytestmark = [pytest.mark.bench, pytest.mark.timeout(900)]
 
 TINY = ["--random=tiny", "--profile=cpu"]
+NUM_STARTS = 5
 SPEECH = {"voice": "ryan", "ignore_eos": True, "max_new_tokens": 13}
 
 
@@ -61,15 +62,20 @@ def test_the_harness_hears_what_the_server_says_it_sent(tmp_path: Path):
 
 
 def test_the_first_request_after_ready_is_as_fast_as_any(tmp_path: Path):
-    """Whatever has to run once has run before the server said that it is ready."""
-    with _server(tmp_path) as url:
-        adapter = registry.create("reference", base_url=url, params=SPEECH)
-        ran = run_load(adapter, every(700, 15), drain_s=5.0)
-    first_ms, *rest_ms = [_first_pcm_ms(record) for record in ran.records]
-    steady_ms = statistics.median(rest_ms)
-    print(f"\nfirst sound after ready {first_ms:.1f} ms, steady p50 {steady_ms:.1f} ms (n 14)")
+    """Whatever has to run once has run before the server said that it is ready: five starts."""
+    ratios = []
+    print()
+    for number in range(NUM_STARTS):
+        with _server(tmp_path / str(number)) as url:
+            adapter = registry.create("reference", base_url=url, params=SPEECH)
+            ran = run_load(adapter, every(700, 11), drain_s=5.0)
+        first_ms, *rest_ms = [_first_pcm_ms(record) for record in ran.records]
+        steady_ms = statistics.median(rest_ms)
+        ratios.append(first_ms / steady_ms)
+        print(f"start {number}: first {first_ms:.1f} ms, then p50 {steady_ms:.1f} ms (n 10)")
+    print(f"first over steady, median of {NUM_STARTS} starts: {statistics.median(ratios):.2f}")
 
-    assert first_ms <= 1.2 * steady_ms
+    assert statistics.median(ratios) <= 1.2
 
 
 SCENARIO = """
