@@ -1,9 +1,14 @@
 """When requests leave: arrival processes as pure functions of a rate and a random stream.
 
 Times are integer nanoseconds from the start of the point and fixed before the run, so that no
-delay of one request can move another. Each use of randomness has its own named stream, keyed by
-seed and rate: the same seed gives the same arrivals and prompts whatever the engine, and a longer
-run begins with the arrivals of a shorter one.
+delay of one request can move another. Each use of randomness has its own named stream: the same
+seed gives the same arrivals and prompts whatever the engine.
+
+Poisson arrivals come in two forms. Plain (`poisson_ns`): how many fall into a phase is itself
+random, by about the square root of it; rates have independent streams, so one unlucky draw marks
+one point and not a curve; a longer run begins with the arrivals of a shorter one. Given their
+number (`poisson_of_count_ns`): a short phase offers the rate that it states, and the rates of one
+seed share one sequence of gaps, so that they differ in nothing but scale.
 """
 
 from __future__ import annotations
@@ -17,7 +22,15 @@ from numpy.typing import NDArray
 
 from harness.errors import ScenarioError
 
-__all__ = ["Stream", "constant_ns", "poisson_ns", "random_stream", "read_trace", "trace_ns"]
+__all__ = [
+    "Stream",
+    "constant_ns",
+    "poisson_ns",
+    "poisson_of_count_ns",
+    "random_stream",
+    "read_trace",
+    "trace_ns",
+]
 
 _NS_PER_S = 1_000_000_000
 # Rates that differ by less than this many requests a second share their streams.
@@ -30,14 +43,25 @@ class Stream(IntEnum):
 
     ARRIVALS = 0
     PROMPTS = 1
+    WARMUP_ARRIVALS = 2
+    WARMUP_PROMPTS = 3
+    MEASURE_ARRIVALS = 4
+    MEASURE_PROMPTS = 5
 
 
-def random_stream(stream: Stream, *, seed: int, rate_rps: float) -> np.random.Generator:
-    """The generator for one use of randomness at one point.
+def random_stream(
+    stream: Stream, *, seed: int, rate_rps: float | None = None
+) -> np.random.Generator:
+    """The generator for one use of randomness.
 
-    Rates have independent streams: one unlucky draw then marks one point, not a whole curve.
+    Args:
+        stream: what it decides.
+        seed: of the point.
+        rate_rps: rates have independent streams; None: the one that all rates of the seed share.
     """
-    key = (int(stream), round(rate_rps / _RATE_STEP_RPS))
+    key: tuple[int, ...] = (int(stream),)
+    if rate_rps is not None:
+        key += (round(rate_rps / _RATE_STEP_RPS),)
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key)))
 
 
@@ -56,6 +80,25 @@ def poisson_ns(rate_rps: float, until_ns: int, *, rng: np.random.Generator) -> N
         blocks.append(block)
     times_s = np.cumsum(np.concatenate(blocks))
     return _before(times_s, until_ns)
+
+
+def poisson_of_count_ns(
+    num: int, begin_ns: int, end_ns: int, *, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Arrivals of a Poisson process of which exactly `num` fall into [begin_ns, end_ns), in order.
+
+    Given their number they are uniform order statistics. These are made of num + 1 exponential
+    gaps, stretched to fill the phase: from equal generators, more arrivals are the same gaps on a
+    smaller scale, and each comes no later than with fewer.
+
+    Returns:
+        [num] int64 ns; two may coincide.
+    """
+    sums = np.cumsum(rng.standard_exponential(num + 1))
+    # Down, not to the nearest: the phase's end belongs to what comes after it.
+    offsets_ns = np.floor(sums[:-1] / sums[-1] * (end_ns - begin_ns))
+    times_ns: NDArray[np.int64] = begin_ns + offsets_ns.astype(np.int64)
+    return times_ns
 
 
 def constant_ns(rate_rps: float, until_ns: int) -> NDArray[np.int64]:

@@ -19,6 +19,7 @@ from pydantic import Field, model_validator
 from harness.config_errors import hint, read_yaml, show, validate
 from harness.errors import ScenarioError
 from harness.scenario_sections import (
+    ArrivalCount,
     ArrivalProcess,
     Arrivals,
     Authorization,
@@ -38,6 +39,7 @@ from harness.scenario_sections import (
 )
 
 __all__ = [
+    "ArrivalCount",
     "ArrivalProcess",
     "Point",
     "PromptOrder",

@@ -16,6 +16,7 @@ from harness.settings import CancelFrom, ConnectionMode
 from harness.text_source import TextMode
 
 __all__ = [
+    "ArrivalCount",
     "ArrivalProcess",
     "Arrivals",
     "Authorization",
@@ -93,6 +94,13 @@ class ArrivalProcess(StrEnum):
     TRACE = "trace"
 
 
+class ArrivalCount(StrEnum):
+    """How many Poisson arrivals a phase holds: a random number, or rate x seconds, rounded."""
+
+    RANDOM = "random"
+    EXPECTED = "expected"
+
+
 class PromptOrder(StrEnum):
     """In which order prompts are used: each round shuffled by the seed, or as in the file."""
 
@@ -118,9 +126,14 @@ SomeEngines = Annotated[tuple[EngineSpec, ...], AfterValidator(_not_empty)]
 
 
 class Arrivals(Section):
-    """The load: every rate with every seed is one point. `trace_file` belongs to `trace` alone."""
+    """The load: every rate with every seed is one point. `trace_file` belongs to `trace` alone.
+
+    With `count: expected` a short point offers the rate that it states, and the rates of a seed
+    share gaps and prompts; still Poisson arrivals, given their number.
+    """
 
     process: ArrivalProcess = ArrivalProcess.POISSON
+    count: ArrivalCount = ArrivalCount.RANDOM
     rates_rps: SomePositive
     seeds: SomeSeeds = (1,)
     trace_file: str | None = None
@@ -132,6 +145,13 @@ class Arrivals(Section):
             raise ValueError("process trace needs trace_file: arrival times in seconds, one a line")
         if not is_trace and self.trace_file is not None:
             raise ValueError(f"trace_file is given, but process is {self.process}, not trace")
+        return self
+
+    @model_validator(mode="after")
+    def _count_is_of_poisson_arrivals(self) -> Arrivals:
+        is_given = self.count is ArrivalCount.EXPECTED
+        if is_given and self.process is not ArrivalProcess.POISSON:
+            raise ValueError(f"count: expected is for process poisson, found {self.process}")
         return self
 
 

@@ -6,7 +6,7 @@ rate and seed get the same requests at the same moments, which is what makes the
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from harness.arrivals import (
     Stream,
     constant_ns,
     poisson_ns,
+    poisson_of_count_ns,
     random_stream,
     read_trace,
     trace_ns,
@@ -24,7 +25,7 @@ from harness.arrivals import (
 from harness.errors import ScenarioError
 from harness.prompts import PromptSet, load_prompts
 from harness.records import Phase
-from harness.scenario import ArrivalProcess, PromptOrder, Scenario
+from harness.scenario import ArrivalCount, ArrivalProcess, PromptOrder, Scenario
 
 __all__ = ["Arrival", "Schedule", "build_schedule"]
 
@@ -75,6 +76,11 @@ class Schedule:
         """Arrivals in the measurement phase: the cohort of every figure."""
         return len(self.arrivals) - self.num_warmup
 
+    @property
+    def offered_rps(self) -> float:
+        """Arrivals a second that the measurement phase really holds; near `rate_rps`."""
+        return self.num_measured * _NS_PER_S / (self.measure_ns - self.warmup_ns)
+
 
 def build_schedule(
     scenario: Scenario,
@@ -107,7 +113,7 @@ def build_schedule(
             f"arrivals.rates_rps: {rate_rps:g} for {measure_ns / _NS_PER_S:g} s is about "
             f"{expected:.0f} requests; a point may have {_MAX_ARRIVALS}"
         )
-    times_ns = _times(scenario, rate_rps=rate_rps, seed=seed, until_ns=measure_ns)
+    times_ns = _times(scenario, warmup_ns, measure_ns, rate_rps=rate_rps, seed=seed)
     if not (times_ns >= warmup_ns).any():
         raise ScenarioError(
             f"arrivals.rates_rps: at {rate_rps:g} a second with seed {seed} no request falls into "
@@ -115,8 +121,10 @@ def build_schedule(
         )
     if prompts is None:
         prompts = load_prompts(scenario.prompts.set, tags=scenario.prompts.tags)
-    order = scenario.prompts.order
-    chosen = _prompt_ids(prompts, len(times_ns), order, seed=seed, rate_rps=rate_rps)
+    num_warmup = int((times_ns < warmup_ns).sum())
+    chosen = _prompt_ids(
+        scenario, prompts, num_warmup, len(times_ns) - num_warmup, rate_rps=rate_rps, seed=seed
+    )
     arrivals = tuple(
         Arrival(
             index=index,
@@ -130,30 +138,59 @@ def build_schedule(
     return Schedule(point_id, rate_rps, seed, warmup_ns, measure_ns, arrivals)
 
 
-def _times(scenario: Scenario, *, rate_rps: float, seed: int, until_ns: int) -> NDArray[np.int64]:
+def _times(
+    scenario: Scenario, warmup_ns: int, measure_ns: int, *, rate_rps: float, seed: int
+) -> NDArray[np.int64]:
     arrivals = scenario.arrivals
     if arrivals.process is ArrivalProcess.CONSTANT:
-        return constant_ns(rate_rps, until_ns)
+        return constant_ns(rate_rps, measure_ns)
     if arrivals.process is ArrivalProcess.TRACE:
         assert arrivals.trace_file is not None, "the scenario refuses a trace without a file"
-        return trace_ns(read_trace(Path(arrivals.trace_file)), rate_rps, until_ns)
-    rng = random_stream(Stream.ARRIVALS, seed=seed, rate_rps=rate_rps)
-    return poisson_ns(rate_rps, until_ns, rng=rng)
+        return trace_ns(read_trace(Path(arrivals.trace_file)), rate_rps, measure_ns)
+    if arrivals.count is ArrivalCount.RANDOM:
+        rng = random_stream(Stream.ARRIVALS, seed=seed, rate_rps=rate_rps)
+        return poisson_ns(rate_rps, measure_ns, rng=rng)
+    # Each phase from a stream of its own: how many warm up must not move what is measured.
+    phases = (
+        (Stream.WARMUP_ARRIVALS, 0, warmup_ns),
+        (Stream.MEASURE_ARRIVALS, warmup_ns, measure_ns),
+    )
+    return np.concatenate(
+        [
+            poisson_of_count_ns(
+                round(rate_rps * (end_ns - begin_ns) / _NS_PER_S),
+                begin_ns,
+                end_ns,
+                rng=random_stream(stream, seed=seed),
+            )
+            for stream, begin_ns, end_ns in phases
+        ]
+    )
 
 
 def _prompt_ids(
-    prompts: PromptSet, num: int, order: PromptOrder, *, seed: int, rate_rps: float
+    scenario: Scenario,
+    prompts: PromptSet,
+    num_warmup: int,
+    num_measured: int,
+    *,
+    rate_rps: float,
+    seed: int,
 ) -> list[str]:
-    """Prompts in their order, over and over; shuffled: each round in a new order.
-
-    Whole rounds keep the mix of lengths the same however many rounds there are.
-    """
+    """What each request says; where rates share their arrivals, they share their texts as well."""
     ids = [prompt.id for prompt in prompts.prompts]
-    rng = random_stream(Stream.PROMPTS, seed=seed, rate_rps=rate_rps)
+    num = num_warmup + num_measured
+    if scenario.prompts.order is PromptOrder.SEQUENTIAL:
+        return (ids * -(-num // len(ids)))[:num]
+    if scenario.arrivals.count is ArrivalCount.RANDOM:
+        return _shuffled(ids, num, random_stream(Stream.PROMPTS, seed=seed, rate_rps=rate_rps))
+    warmup = _shuffled(ids, num_warmup, random_stream(Stream.WARMUP_PROMPTS, seed=seed))
+    return warmup + _shuffled(ids, num_measured, random_stream(Stream.MEASURE_PROMPTS, seed=seed))
+
+
+def _shuffled(ids: Sequence[str], num: int, rng: np.random.Generator) -> list[str]:
+    """Whole rounds, each in a new order: the mix of lengths is the same however many there are."""
     chosen: list[str] = []
     while len(chosen) < num:
-        if order is PromptOrder.SHUFFLED:
-            chosen += [ids[i] for i in rng.permutation(len(ids)).tolist()]
-        else:
-            chosen += ids
+        chosen += [ids[i] for i in rng.permutation(len(ids)).tolist()]
     return chosen[:num]

@@ -65,7 +65,6 @@ def _base_urls(scenario: Scenario) -> dict[str, str]:
 
 def _point(point: Point, plan: Schedule, prompts: PromptSet, has_arrivals: bool) -> dict[str, Any]:
     texts = [prompts[arrival.prompt_id].text for arrival in plan]
-    measured_s = (plan.measure_ns - plan.warmup_ns) / _NS_PER_S
     found: dict[str, Any] = {
         "point_id": point.point_id,
         "engine": point.engine,
@@ -73,7 +72,7 @@ def _point(point: Point, plan: Schedule, prompts: PromptSet, has_arrivals: bool)
         "seed": point.seed,
         "num_warmup": plan.num_warmup,
         "num_measured": plan.num_measured,
-        "planned_rps": plan.num_measured / measured_s,
+        "planned_rps": plan.offered_rps,
         "num_characters": sum(len(text) for text in texts),
         "last_arrival_s": plan.arrivals[-1].scheduled_ns / _NS_PER_S,
     }
@@ -115,17 +114,17 @@ def _print(
     document: Mapping[str, Any], estimates: tuple[Estimate, ...], has_arrivals: bool
 ) -> None:
     table = Table(title=f"{document['name']}: what a run would send", title_justify="left")
-    for heading in ("point", "rate/s", "seed", "warm-up", "measured", "planned/s", "characters"):
+    for heading in ("point", "rate/s", "offered/s", "n", "warm-up", "seed", "characters"):
         is_name = heading == "point"
         table.add_column(heading, justify="left" if is_name else "right", overflow="fold")
     for point in document["points"]:
         table.add_row(
             point["point_id"],
             f"{point['rate_rps']:g}",
-            str(point["seed"]),
-            str(point["num_warmup"]),
-            str(point["num_measured"]),
             f"{point['planned_rps']:.3g}",
+            str(point["num_measured"]),
+            str(point["num_warmup"]),
+            str(point["seed"]),
             str(point["num_characters"]),
         )
     console = Terminal()

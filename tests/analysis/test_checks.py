@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import kstest
 
 from analysis.checks import Load, RunFacts, ValidityVerdict, judge_point
 from analysis.load import in_flight_over
+from harness.arrivals import Stream, poisson_of_count_ns, random_stream
 from harness.records import RunKind, StampSource
 from tests.builders.cohorts import GOOD_SELFCHECK, frame, point_of
 from tests.builders.runs import ms, point
@@ -96,6 +98,20 @@ def test_true_poisson_plans_are_hardly_ever_called_wrong():
         wrong += "arrival_distribution_p" in codes(data, facts)
 
     assert 0 == wrong
+
+
+def test_arrivals_of_a_given_number_are_poisson_arrivals():
+    """The test is exact for them: of 500 plans 5 % lie below p = 0.05, and none is called wrong."""
+    facts = RunFacts(process="poisson", base_urls=FACTS.base_urls)
+    plans = [
+        poisson_of_count_ns(20, 0, ms(10_000), rng=random_stream(Stream.MEASURE_ARRIVALS, seed=n))
+        for n in range(500)
+    ]
+    p_values = [kstest(plan / ms(10_000), "uniform").pvalue for plan in plans]
+    judged_plans = [point_of(dispatched_ns=ms(1000) + plan) for plan in plans[:50]]
+
+    assert 25 == pytest.approx(sum(p < 0.05 for p in p_values), abs=15)  # three sigma
+    assert not any("arrival_distribution_p" in codes(data, facts) for data in judged_plans)
 
 
 def test_point_that_was_cut_short_is_invalid():

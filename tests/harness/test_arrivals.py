@@ -10,7 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from harness.arrivals import Stream, constant_ns, poisson_ns, random_stream, read_trace, trace_ns
+from harness.arrivals import (
+    Stream,
+    constant_ns,
+    poisson_ns,
+    poisson_of_count_ns,
+    random_stream,
+    read_trace,
+    trace_ns,
+)
 from harness.errors import ScenarioError
 
 S = 1_000_000_000
@@ -93,6 +101,44 @@ def test_rates_and_seeds_have_independent_streams():
 
     assert not np.allclose(slow[:10], fast[:10] * 2)
     assert not np.array_equal(slow[:10], other[:10])
+
+
+def _of_count(num: int, begin_ns: int, end_ns: int, seed: int = 1) -> np.ndarray:
+    rng = random_stream(Stream.MEASURE_ARRIVALS, seed=seed)
+    return poisson_of_count_ns(num, begin_ns, end_ns, rng=rng)
+
+
+@given(st.integers(0, 300), st.integers(0, 30 * S), st.integers(1, 30 * S), seeds)
+@settings(max_examples=60, deadline=None)
+def test_arrivals_of_a_given_number_are_as_many_and_inside(
+    num: int, begin_ns: int, length_ns: int, seed: int
+):
+    """That many, never before the phase, never at its end or after it, never backwards."""
+    times = _of_count(num, begin_ns, begin_ns + length_ns, seed)
+
+    assert num == len(times)
+    assert np.all(np.diff(times) >= 0)
+    assert np.all((times >= begin_ns) & (times < begin_ns + length_ns))
+
+
+@given(st.integers(1, 200), st.integers(1, 200), seeds)
+@settings(max_examples=40, deadline=None)
+def test_more_arrivals_are_the_same_gaps_on_a_smaller_scale(num: int, more: int, seed: int):
+    """One factor takes the arrivals of a low rate to the first ones of a higher rate."""
+    few, many = _of_count(num, 0, 20 * S, seed), _of_count(num + more, 0, 20 * S, seed)
+    scale = many[num - 1] / few[-1]
+
+    assert scale <= 1
+    assert np.all(np.abs(many[:num] - few * scale) <= 3)
+
+
+def test_arrivals_of_a_given_number_are_uniform_order_statistics():
+    """The k-th of n falls on average at k / (n + 1) of the phase, as the Beta distribution says."""
+    places = np.array([_of_count(9, 0, S, seed) / S for seed in range(4000)])
+
+    assert stats.kstest(places.reshape(-1), "uniform").pvalue > 0.01
+    for k in (1, 5, 9):
+        assert stats.kstest(places[:, k - 1], "beta", args=(k, 10 - k)).pvalue > 0.01
 
 
 def test_a_trace_is_stretched_to_the_mean_rate():

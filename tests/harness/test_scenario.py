@@ -73,6 +73,12 @@ def test_a_misspelt_process_is_answered_with_the_right_word(tmp_path: Path):
         ("arrivals.seeds", [-1], r"arrivals\.seeds\[0\]"),
         ("arrivals.seeds", [True], r"arrivals\.seeds\[0\]"),
         ("arrivals.trace_file", "x.txt", r"process is poisson, not trace"),
+        ("arrivals.count", "exact", r"arrivals\.count: 'exact' is not one of random, expected"),
+        (
+            "arrivals",
+            {"process": "constant", "count": "expected", "rates_rps": [1]},
+            r"arrivals: count: expected is for process poisson, found constant",
+        ),
         ("arrivals.process", "trace", r"process trace needs trace_file"),
         ("phases.measure_s", 0, r"phases\.measure_s"),
         ("phases.drain_s", -1, r"phases\.drain_s"),

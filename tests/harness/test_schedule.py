@@ -97,6 +97,46 @@ def test_sequential_prompts_follow_the_file():
     assert expected == [a.prompt_id for a in plan]
 
 
+def _expected(**phases: float) -> Scenario:
+    keys = {f"phases.{key}": value for key, value in phases.items()}
+    return scenario({"arrivals.count": "expected", **keys})
+
+
+def test_short_points_offer_the_rates_that_they_state():
+    """20 s at 0.27 to 1.59 a second: rate x seconds, rounded, and so in the order of the rates."""
+    wanted = _expected(warmup_s=2.0, measure_s=20.0)
+    plans = [build_schedule(wanted, rate_rps=r, seed=1) for r in (0.27, 0.53, 0.8, 1.06, 1.59)]
+
+    assert [5, 11, 16, 21, 32] == [plan.num_measured for plan in plans]
+    assert [1, 1, 2, 2, 3] == [plan.num_warmup for plan in plans]
+    assert [0.25, 0.55, 0.8, 1.05, 1.6] == [plan.offered_rps for plan in plans]
+
+
+def test_rates_of_an_expected_count_differ_in_scale_alone():
+    """A higher rate says the same texts first, each no later; another seed is another draw."""
+    wanted = _expected(warmup_s=2.0, measure_s=20.0)
+    slow, fast, other = (
+        [
+            (a.prompt_id, a.scheduled_ns)
+            for a in build_schedule(wanted, rate_rps=rate_rps, seed=seed)
+            if a.phase is Phase.MEASURE
+        ]
+        for rate_rps, seed in ((1.0, 1), (2.0, 1), (1.0, 2))
+    )
+
+    assert [text for text, _ in slow] == [text for text, _ in fast][: len(slow)]
+    assert all(early <= late for (_, late), (_, early) in zip(slow, fast, strict=False))
+    assert [text for text, _ in slow] != [text for text, _ in other]
+
+
+def test_the_plan_of_an_expected_count_never_changes():
+    """Published plans can be built again: these are seed 1 at 2 a second."""
+    plan = build_schedule(_expected(warmup_s=1.0, measure_s=5.0), rate_rps=2, seed=1)
+
+    expected = [478_765_372, 614_678_895, 1_472_063_656, 1_913_264_209]
+    assert expected == [a.scheduled_ns for a in plan][:4]
+
+
 def test_shards_take_turns():
     """With two processes every other arrival is the second's; times do not change."""
     alone = build_schedule(scenario(), rate_rps=3, seed=1)
