@@ -4,6 +4,8 @@ The result is what `metrics.json` holds and what every report prints. It is plai
 or Infinity: what was not reached or not measured is null, with a status that says which.
 
 Schema history
+    2: `rates`, the figures of every engine and rate over all its seeds; per point `is_complete` and
+       `errors`.
     1: first version.
 """
 
@@ -12,23 +14,28 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from analysis.checks import RunFacts, Validity, judge_point, run_facts
 from analysis.codecs import NO_DECODER, UNTRIMMED
 from analysis.cohort import CohortValues, cohort_values
 from analysis.derive import DERIVED_DIR, DerivedRun, derive_run
+from analysis.error_texts import error_texts
 from analysis.errors import RunDataError
 from analysis.load import InFlight, in_flight_over
 from analysis.metrics import PointData, PointMetric, RequestMetric, registry
+from analysis.metrics.playback import START_DELAYS_MS
 from analysis.outcomes import is_interrupted
-from analysis.percentiles import nearest_rank, percentile, sort_values
+from analysis.percentiles import Percentile, nearest_rank, percentile, sort_values
+from analysis.pooling import percentile_over_seeds
 from analysis.speech import (
     GroupBy,
     ScoredRun,
@@ -42,14 +49,32 @@ from analysis.view import AnalysisSettings
 from harness.records import Phase, PointRecord
 from harness.store import StoredRun, open_run
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-__all__ = ["METRICS_FILE", "PERCENTS", "join_requests", "point_data", "summarise_run"]
+__all__ = [
+    "METRICS_FILE",
+    "METRICS_SCHEMA",
+    "PERCENTS",
+    "join_requests",
+    "point_data",
+    "summarise_run",
+]
 
 METRICS_FILE = "metrics.json"
-METRICS_SCHEMA = 1
+METRICS_SCHEMA = 2
 PERCENTS = (50, 95, 99)
+# What is pooled over seeds: the figures that an engine is judged by at a rate.
+_POOLED = (
+    "audible_ttfa",
+    "audible_received",
+    "leading_silence",
+    "stall_total",
+    "required_delay",
+    "final_text_to_audible",
+    "underrun_rate",
+    "underrun_length",
+    "failure_rate",
+    *(f"pass_rate_{delay}ms" for delay in START_DELAYS_MS),
+    "start_delay_for_1_percent",
+)
 
 
 def summarise_run(
@@ -116,6 +141,10 @@ def _summary(run: StoredRun, derived: DerivedRun, scored: ScoredRun | None) -> d
     )
     by_point = {} if scored is None else summarise_wer(scored, GroupBy.POINT)
     settings = derived.settings
+    measured = [
+        point_data(run, requests, point, wer=by_point.get(point.point_id))
+        for point in record.points
+    ]
     summary: dict[str, Any] = _plain(
         {
             "schema_version": METRICS_SCHEMA,
@@ -127,10 +156,8 @@ def _summary(run: StoredRun, derived: DerivedRun, scored: ScoredRun | None) -> d
             "onset_preset": settings.onset.name,
             "settings": asdict(settings),
             "engines": _engines(run, scored),
-            "points": [
-                _point(run, requests, point, facts, by_point.get(point.point_id))
-                for point in record.points
-            ],
+            "rates": _rates(measured),
+            "points": [_point(data, requests, facts) for data in measured],
         }
     )
     return summary
@@ -144,14 +171,8 @@ def _engines(run: StoredRun, scored: ScoredRun | None) -> list[dict[str, Any]]:
     return [{"engine": name, "wer": found.get(name, wer_not_measured(why))} for name in names]
 
 
-def _point(
-    run: StoredRun,
-    requests: pd.DataFrame,
-    point: PointRecord,
-    facts: RunFacts,
-    wer: dict[str, Any] | None,
-) -> dict[str, Any]:
-    data = point_data(run, requests, point, wer=wer)
+def _point(data: PointData, requests: pd.DataFrame, facts: RunFacts) -> dict[str, Any]:
+    point = data.point
     rows = requests[requests["point_id"] == point.point_id]
     in_flight = in_flight_over(rows, point)
     validity = judge_point(data, facts, in_flight=in_flight)
@@ -161,6 +182,7 @@ def _point(
         "engine": point.engine,
         "rate_rps": point.rate_rps,
         "seed": point.seed,
+        "is_complete": point.is_complete,
         "achieved_rps": None if data.measure_s is None else sent / data.measure_s,
         "planned_rps": None if data.measure_s is None else data.num_planned / data.measure_s,
         "n": len(data.cohort),
@@ -168,6 +190,7 @@ def _point(
         "num_interrupted": int(is_interrupted(data.cohort).sum()),
         "num_unrecorded": max(0, data.num_planned - len(data.cohort)),
         "outcomes": dict(Counter(data.cohort["outcome"]).most_common()),
+        "errors": [asdict(each) for each in error_texts(data.cohort)],
         "audio": _audio(data.cohort),
         "validity": _validity(validity),
         "load": validity.load.value,
@@ -175,6 +198,55 @@ def _point(
         "steady_state": _steady_state(data, in_flight),
         "metrics": {name: _metric(metric, data) for name, metric in registry().items()},
     }
+
+
+def _rates(points: Sequence[PointData]) -> list[dict[str, Any]]:
+    """Each engine at each rate over its seeds, in the order of their first point.
+
+    A point that was cut short is left out where its seed was measured again.
+    """
+    groups: dict[tuple[str, float], list[PointData]] = {}
+    whole = {_plan_of(data.point) for data in points if data.point.is_complete}
+    for data in points:
+        point = data.point
+        if point.is_complete or _plan_of(point) not in whole:
+            groups.setdefault((point.engine, point.rate_rps), []).append(data)
+    return [_rate(group) for group in groups.values()]
+
+
+def _plan_of(point: PointRecord) -> tuple[str, float, int]:
+    return point.engine, point.rate_rps, point.seed
+
+
+def _rate(seeds: Sequence[PointData]) -> dict[str, Any]:
+    first = seeds[0]
+    pooled = replace(
+        first,
+        cohort=pd.concat([data.cohort for data in seeds], ignore_index=True),
+        num_planned=sum(data.num_planned for data in seeds),
+    )
+    lengths = [data.measure_s for data in seeds]
+    measure_s = sum(length for length in lengths if length is not None)
+    is_whole = None not in lengths and measure_s > 0
+    return {
+        "engine": first.point.engine,
+        "rate_rps": first.point.rate_rps,
+        "seeds": [data.point.seed for data in seeds],
+        "point_ids": [data.point.point_id for data in seeds],
+        "n": len(pooled.cohort),
+        "planned_rps": pooled.num_planned / measure_s if is_whole else None,
+        "metrics": {name: _pooled_metric(registry()[name], seeds, pooled) for name in _POOLED},
+    }
+
+
+def _pooled_metric(
+    metric: RequestMetric | PointMetric, seeds: Sequence[PointData], pooled: PointData
+) -> dict[str, Any]:
+    if isinstance(metric, PointMetric) or len(seeds) == 1:
+        return _metric(metric, pooled)
+    by_seed = [cohort_values(metric, data.cohort).values for data in seeds]
+    found = {percent: percentile_over_seeds(by_seed, percent) for percent in PERCENTS}
+    return _request_metric(metric, cohort_values(metric, pooled.cohort), found)
 
 
 def _audio(cohort: pd.DataFrame) -> dict[str, Any]:
@@ -207,31 +279,47 @@ def _validity(validity: Validity) -> dict[str, Any]:
 
 
 def _metric(metric: RequestMetric | PointMetric, data: PointData) -> dict[str, Any]:
-    head = {"unit": metric.unit, "better": metric.better.value}
     if isinstance(metric, PointMetric):
         found = metric.compute(data)
         value = {"value": found.value, "lo": found.lo, "hi": found.hi, "status": found.status}
+        head = {"unit": metric.unit, "better": metric.better.value}
         return {**head, "n": found.n, "missing": found.missing, "not_reached": 0, "value": value}
     values = cohort_values(metric, data.cohort)
     ordered = sort_values(values.values)
+    return _request_metric(
+        metric, values, {percent: _percentile(values, ordered, percent) for percent in PERCENTS}
+    )
+
+
+def _request_metric(
+    metric: RequestMetric, values: CohortValues, found: Mapping[int, Percentile]
+) -> dict[str, Any]:
     return {
-        **head,
-        "n": len(ordered),
+        "unit": metric.unit,
+        "better": metric.better.value,
+        "n": len(values.values),
         "missing": values.missing,
         "excluded": values.excluded,
         "not_reached": values.not_reached,
-        **{f"p{percent}": _percentile(values, ordered, percent) for percent in PERCENTS},
+        **{
+            f"p{percent}": {
+                "value": each.value,
+                "lo": each.lo,
+                "hi": each.hi,
+                "status": each.status.value,
+            }
+            for percent, each in found.items()
+        },
         "successes": _successes(values),
     }
 
 
-def _percentile(values: CohortValues, ordered: NDArray[np.float64], percent: int) -> dict[str, Any]:
+def _percentile(values: CohortValues, ordered: NDArray[np.float64], percent: int) -> Percentile:
     """One percentile, its interval widened by how much neighbouring requests are alike."""
     inflation = 1.0
     if len(ordered):
         inflation = variance_inflation(values.values, _at(ordered, percent))
-    found = percentile(ordered, percent, inflation=inflation)
-    return {"value": found.value, "lo": found.lo, "hi": found.hi, "status": found.status.value}
+    return percentile(ordered, percent, inflation=inflation)
 
 
 def _successes(values: CohortValues) -> dict[str, Any]:

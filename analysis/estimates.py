@@ -12,20 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from analysis.evidence import PointEvidence
 from analysis.metrics import PointMetric, registry
 from analysis.pairing import share_values
-from analysis.percentiles import (
-    MIN_N_FOR_INTERVAL,
-    PercentileStatus,
-    nearest_rank,
-    percentile,
-    sort_values,
-)
-from analysis.stats.bootstrap import interval_over_seeds, quantile_statistic
-from analysis.stats.dependence import variance_inflation
+from analysis.percentiles import MIN_N_FOR_INTERVAL, PercentileStatus
+from analysis.pooling import percentile_over_seeds
 from analysis.stats.rates import clopper_pearson
 
 __all__ = ["Estimate", "estimate"]
@@ -83,29 +74,24 @@ def estimate(
 
 def _percentile(points: Sequence[PointEvidence], metric: str, percent: int) -> Estimate:
     by_seed = [point.values(metric).values for point in points]
-    pooled = np.concatenate(by_seed)
-    missing = sum(point.values(metric).missing for point in points)
-    if not len(pooled):
+    n = sum(map(len, by_seed))
+    found = percentile_over_seeds(by_seed, percent)
+    if found.status is PercentileStatus.NO_DATA:
+        missing = sum(point.values(metric).missing for point in points)
         return Estimate(None, None, None, 0, percent, f"{missing} requests without it")
-    ordered = sort_values(pooled)
-    value = float(ordered[nearest_rank(len(ordered), percent) - 1])
-    interval = interval_over_seeds(by_seed, quantile_statistic(percent))
-    if interval is not None and len(ordered) >= MIN_N_FOR_INTERVAL[percent]:
-        return Estimate(value, interval.lo, interval.hi, len(ordered), percent)
-    inflation = max(variance_inflation(values, value) for values in by_seed)
-    found = percentile(ordered, percent, inflation=inflation)
+    value = math.inf if found.value is None else found.value
     if found.status in (PercentileStatus.NO_INTERVAL, PercentileStatus.NOT_ESTIMABLE):
         why = (
-            f"p{percent} of {len(ordered)} values"
+            f"p{percent} of {n} values"
             if found.status is PercentileStatus.NO_INTERVAL
             else "requests queue behind each other; run more seeds"
         )
-        return Estimate(value, None, None, len(ordered), percent, why)
+        return Estimate(value, None, None, n, percent, why)
+    if math.isinf(value) and found.lo is None and n < MIN_N_FOR_INTERVAL[percent]:
+        return Estimate(value, None, None, n, percent, "not reached")
     lo = math.inf if found.lo is None else found.lo
     hi = math.inf if found.hi is None else found.hi
-    if math.isinf(value) and found.lo is None and len(ordered) < MIN_N_FOR_INTERVAL[percent]:
-        return Estimate(value, None, None, len(ordered), percent, "not reached")
-    return Estimate(value, lo, hi, len(ordered), percent)
+    return Estimate(value, lo, hi, n, percent)
 
 
 def _share(points: Sequence[PointEvidence], metric: str) -> Estimate:

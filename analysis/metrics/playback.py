@@ -20,7 +20,7 @@ from analysis.metrics.base import (
     ValueStatus,
     share_of,
 )
-from analysis.percentiles import nearest_rank
+from analysis.percentiles import nearest_rank, percentile, sort_values
 from analysis.view import RequestView
 
 __all__ = ["METRICS", "START_DELAYS_MS"]
@@ -72,6 +72,21 @@ def underrun_rate(data: PointData) -> PointValue:
     counts = data.cohort["num_underruns"]
     measured = counts.dropna()
     return share_of(int((measured > 0).sum()), len(measured), missing=int(counts.isna().sum()))
+
+
+def underrun_length(data: PointData) -> PointValue:
+    """p50 of the longest stall, over the replies that stutter."""
+    counts = data.cohort["num_underruns"]
+    lengths = data.cohort.loc[counts.fillna(0) > 0, "stall_longest"].dropna()
+    found = percentile(sort_values(lengths.to_numpy(dtype=np.float64)), 50)
+    return PointValue(
+        found.value,
+        found.lo,
+        found.hi,
+        len(lengths),
+        int(counts.isna().sum()),
+        ValueStatus(found.status.value),
+    )
 
 
 def undecided_rate(data: PointData) -> PointValue:
@@ -135,6 +150,13 @@ METRICS = (
         Better.LOWER,
         "Share of replies in several chunks with at least one underrun",
         underrun_rate,
+    ),
+    PointMetric(
+        "underrun_length",
+        "ms",
+        Better.LOWER,
+        "p50 of the longest stall, over the replies with at least one underrun",
+        underrun_length,
     ),
     PointMetric(
         "undecided_rate",

@@ -8,7 +8,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from analysis.metrics import PointValue, ValueStatus
-from analysis.percentiles import PercentileStatus, nearest_rank
+from analysis.number_words import NOT_MEASURED, count, figure, number, rate, share, share_of
+from analysis.percentiles import MIN_N_FOR_INTERVAL, PercentileStatus, nearest_rank
 from analysis.report.model import Cell
 
 __all__ = [
@@ -25,37 +26,6 @@ __all__ = [
     "with_note",
 ]
 
-NOT_MEASURED = "not measured"
-
-
-def number(value: float | None, unit: str = "") -> str:
-    """Four significant digits at most, never in powers of ten."""
-    if value is None:
-        return NOT_MEASURED
-    digits = f"{value:.4g}"
-    text = f"{float(digits):.0f}" if "e" in digits else digits
-    return f"{text} {unit}".rstrip()
-
-
-def rate(value: float | None) -> str:
-    """Requests per second."""
-    return NOT_MEASURED if value is None else f"{value:.3g}/s"
-
-
-def share(value: float | None) -> str:
-    """A share as a percentage; small ones keep a digit that says more than 0."""
-    if value is None:
-        return NOT_MEASURED
-    percent = 100 * value
-    if percent in (0, 100) or percent >= 10:
-        return f"{percent:.0f} %" if percent == round(percent) else f"{percent:.1f} %"
-    return f"{percent:.2g} %"
-
-
-def share_of(hits: int, total: int) -> str:
-    """k of n with its percentage; no percentage of nothing."""
-    return f"{hits} of {total} ({share(hits / total)})" if total else "0 of 0"
-
 
 def interval_share(lo: float | None, hi: float | None) -> str:
     """A 95 % interval of a share, its ends to two digits, or that there is none."""
@@ -65,12 +35,7 @@ def interval_share(lo: float | None, hi: float | None) -> str:
 
 
 def _two_digits(percent: float) -> str:
-    return f"{percent:.0f}" if percent >= 10 else f"{percent:.2g}"
-
-
-def count(total: int, noun: str) -> str:
-    """`1 request`, `20 requests`."""
-    return f"{total:,} {noun}{'' if total == 1 else 's'}"
+    return f"{percent:.0f}" if percent >= 10 else figure(percent, 2)
 
 
 def minute(iso_utc: str) -> str:
@@ -88,16 +53,16 @@ def percentile_note(metric: Mapping[str, Any], percent: int) -> str:
     if nearest_rank(metric["n"], percent) == metric["n"]:
         return f"max of {metric['n']}"
     if found["status"] == PercentileStatus.NO_INTERVAL:
-        return "no interval"
+        return f"no interval (n < {MIN_N_FOR_INTERVAL[percent]})"
     if found["status"] == PercentileStatus.NOT_ESTIMABLE:
-        return "not estimable"
+        return "no interval (correlated)"
     upper = "not reached" if found["hi"] is None else _end(found["hi"])
     return f"{_end(found['lo'])}–{upper}"
 
 
 def _end(value: float) -> str:
     """An interval's end: known to fewer digits than the value inside it."""
-    return f"{value:.0f}" if abs(value) >= 100 else f"{value:.3g}"
+    return f"{value:.0f}" if abs(value) >= 100 else figure(value, 3)
 
 
 def with_note(cell: Cell, note: str) -> Cell:

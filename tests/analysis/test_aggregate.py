@@ -16,6 +16,7 @@ from harness.errors import RunFolderError
 from harness.records import Phase, RunStatus
 from tests.builders.cohorts import GOOD_SELFCHECK, latency_run, spoken_record
 from tests.builders.runs import point, record, run_folder
+from tests.builders.sweeps import Reply, sweep
 
 TIMEOUT = TransportOutcome.TIMEOUT
 EIGHT = [100.0, 110.0, 120.0, 130.0, 140.0, 150.0, 160.0, 170.0]
@@ -215,3 +216,30 @@ def test_where_the_run_had_settled_is_told(tmp_path):
 
     assert (20, 60, True) == (settled["start"], settled["num_values"], settled["is_reached"])
     assert {"audible_ttfa": None, "in_flight": None} == short
+
+
+def test_figures_of_a_rate_are_over_all_of_its_seeds(tmp_path):
+    """p50 of 10 to 50 ms on one seed and 110 to 160 on the other: the sixth of eleven."""
+    of_seed = {1: [10, 20, 30, 40, 50], 2: [110, 120, 130, 140, 150, 160]}
+    folder = sweep(
+        tmp_path,
+        {"tts": lambda _, seed: [Reply(float(ms)) for ms in of_seed[seed]]},
+        seeds=(1, 2),
+    )
+    [found] = summarise_run(folder)["rates"]
+    p50 = found["metrics"]["audible_ttfa"]["p50"]["value"]
+
+    assert ([1, 2], 11, 110.0) == (found["seeds"], found["n"], pytest.approx(p50))
+
+
+def test_point_that_was_cut_short_does_not_count_beside_its_second_try(tmp_path):
+    """The same plan twice would count its first requests twice; alone it is all there is."""
+    cut = point("tts-r1-s1", engine="tts", is_complete=False)
+    again = point("tts-r1-s1-try2", engine="tts")
+    names = []
+    for number, points in enumerate([[cut, again], [cut]]):
+        folder = run_folder(tmp_path, [], points=points, name=f"run{number}")
+        [found] = summarise_run(folder)["rates"]
+        names.append(found["point_ids"])
+
+    assert [["tts-r1-s1-try2"], ["tts-r1-s1"]] == names

@@ -79,6 +79,17 @@ def test_underrun_rate_is_over_replies_that_could_stall():
     assert (1 / 3, 3, 1) == (found.value, found.n, found.missing)
 
 
+def test_underrun_length_is_over_replies_that_stutter():
+    """The longest stalls of three are 300, 20 and 80 ms; the one without an underrun is left out."""
+    cohort = {
+        "num_underruns": [0.0, 2.0, 1.0, 1.0, None],
+        "stall_longest": [0.4, 300, 20, 80, None],
+    }
+    found = of_point("underrun_length", cohort)
+
+    assert (80, 3, 1) == (found.value, found.n, found.missing)
+
+
 def test_undecided_rate_is_a_share_of_replies():
     """One of four."""
     assert 0.25 == of_point("undecided_rate", {"num_undecided": [0.0, 0.0, 3.0, 0.0]}).value
