@@ -21,7 +21,7 @@ __all__ = [
     "FileLimits",
     "SystemFileLimits",
     "check_descriptors",
-    "check_new_file",
+    "check_new",
     "check_ports",
     "check_writable",
     "disk_warning",
@@ -170,8 +170,8 @@ def check_writable(folder: Path) -> None:
         raise RunFolderError(f"{folder}: cannot be made: {place} may not be written to")
 
 
-def check_new_file(path: Path) -> None:
-    """Refuse a file that is there, or cannot be made, before what goes into it is worked out.
+def check_new(path: Path) -> None:
+    """Refuse a file or folder that is there, or cannot be made, before it is worked for.
 
     Raises:
         RunFolderError: with what is in the way.

@@ -27,8 +27,9 @@ from harness.cli.run_command import execute
 from harness.cli.scenario_options import Choices, choose_scenario
 from harness.clock import RunClock
 from harness.config_errors import hint
-from harness.errors import RunFolderError, RunInterruptedError, ScenarioError
+from harness.errors import RunInterruptedError, ScenarioError
 from harness.plan import plan_run
+from harness.preflight import check_new
 from harness.records import RunStatus
 from harness.scenario import Scenario
 
@@ -116,9 +117,10 @@ def _search(request: CapacityRequest, slo: Slo) -> Capacity:
         raise ScenarioError(f"capacity: searches one engine; choose one of {names} with --engine")
     if request.out is None:
         raise ScenarioError("capacity: a search writes runs; name a new folder with -o")
-    if request.out.exists():
-        raise RunFolderError(f"{request.out}: exists already; name another with -o")
-    start_rps = request.start_rps or min(scenario.arrivals.rates_rps)
+    check_new(request.out)
+    start_rps = request.start_rps
+    if start_rps is None:
+        start_rps = min(scenario.arrivals.rates_rps)
     try:
         search = Search(
             start_rps,

@@ -14,7 +14,7 @@ import typer
 
 from harness.cli.extras import require_reference
 from harness.errors import ScenarioError
-from harness.preflight import check_new_file
+from harness.preflight import check_new
 from reference_engine.clock import MonotonicClock, thread_cpu_ns
 from reference_engine.config import Profile, Stages, load_profile
 from reference_engine.engine_bench import TurnCosts, measure_turns
@@ -88,7 +88,7 @@ def _check(request: BenchRequest) -> None:
     if request.dtype not in (None, "float32", "bfloat16"):
         raise ScenarioError(f"--dtype: found {request.dtype!r}, expected float32 or bfloat16")
     if request.costs_out is not None:
-        check_new_file(request.costs_out)
+        check_new(request.costs_out)
     python = request.official_python
     if python is not None and not python.is_file():
         raise ScenarioError(

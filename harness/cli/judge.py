@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.option_checks import finite
+from harness.cli.option_checks import above_zero, finite
 
 __all__ = ["register"]
 
@@ -136,12 +136,12 @@ SetOption = Annotated[
 ]
 HourPriceOption = Annotated[
     float | None,
-    typer.Option(help="Of one machine under load.", show_default=False, callback=finite),
+    typer.Option(help="Of one machine under load.", show_default=False, callback=above_zero),
 ]
 ListPriceOption = Annotated[
     float | None,
     typer.Option(
-        help="Of a hosted engine, per million characters.", show_default=False, callback=finite
+        help="Of a hosted engine, per million characters.", show_default=False, callback=above_zero
     ),
 ]
 
@@ -166,10 +166,10 @@ def capacity(
     price_per_hour: HourPriceOption = None,
     list_price: ListPriceOption = None,
     utilisation: Annotated[
-        float, typer.Option(help="Share of the capacity in use.", callback=finite)
+        float, typer.Option(help="Share of the capacity in use.", max=1, callback=above_zero)
     ] = 1.0,
-    replicas: Annotated[int, typer.Option(help="Machines in use.")] = 1,
-    spare: Annotated[int, typer.Option(help="Machines paid for and idle.")] = 0,
+    replicas: Annotated[int, typer.Option(help="Machines in use.", min=1)] = 1,
+    spare: Annotated[int, typer.Option(help="Machines paid for and idle.", min=0)] = 0,
     json_: JsonOption = False,
 ) -> None:
     """The highest rate that meets an objective, as an interval and a curve."""

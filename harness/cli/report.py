@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.option_checks import finite
+from harness.cli.option_checks import above_zero, finite
 
 __all__ = ["register"]
 
@@ -42,7 +42,7 @@ SloOption = Annotated[
 PriceOption = Annotated[
     float | None,
     typer.Option(
-        help="Of the machine under load; gives a cost.", show_default=False, callback=finite
+        help="Of the machine under load; gives a cost.", show_default=False, callback=above_zero
     ),
 ]
 NoAudioOption = Annotated[bool, typer.Option("--no-audio", help="Put no clips into the page.")]

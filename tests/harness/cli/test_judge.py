@@ -205,12 +205,25 @@ def test_capacity_says_what_it_costs_where_a_price_is_given(earwitness, runs, tm
     assert 15.0 == json.loads(stored)["answers"][0]["cost"]["per_million_characters"]
 
 
-def test_impossible_price_is_one_line(earwitness, runs):
-    """Exit code 2."""
-    code, _, err = earwitness("capacity", runs["rates"], "--price-per-hour", "-1")
+@pytest.mark.parametrize(
+    ("command", "option", "value"),
+    [
+        ("capacity", "--price-per-hour", "-1"),
+        ("capacity", "--list-price", "0"),
+        ("capacity", "--utilisation", "0"),
+        ("capacity", "--utilisation", "1.5"),
+        ("capacity", "--replicas", "0"),
+        ("capacity", "--spare", "-1"),
+        ("report", "--price-per-hour", "0"),
+    ],
+)
+def test_impossible_price_is_refused(earwitness, runs, command, option, value):
+    """Exit code 2, with the option's name, wherever a cost is asked for."""
+    code, _, err = earwitness(command, runs["rates"], option, value)
 
-    assert (2, 1) == (code, len(err.strip().splitlines()))
-    assert "price_per_hour" in err
+    assert 2 == code
+    assert option in err
+    assert "Traceback" not in err
 
 
 def test_capacity_of_one_engine_of_a_sweep(earwitness, runs):
