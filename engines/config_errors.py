@@ -46,36 +46,55 @@ def show(value: object) -> str:
     return text if len(text) <= _MAX_SHOWN_CHARS else text[: _MAX_SHOWN_CHARS - 3] + "..."
 
 
-def describe(error: ValidationError, model: type[BaseModel], *, where: str) -> str:
+def describe(
+    error: ValidationError,
+    model: type[BaseModel],
+    *,
+    where: str,
+    sources: Mapping[str, str] | None = None,
+) -> str:
     """One line for the whole error: its first problem, and how many more there are.
 
     Args:
         error: from `model.model_validate`.
         model: the schema that was applied; tells which keys are known.
         where: the file or the argument, put in front.
+        sources: path -> what gave the value there in place of `where`, such as an option.
     """
-    lines = problems(error, model, where=where)
+    lines = problems(error, model, where=where, sources=sources)
     more = f" (and {len(lines) - 1} more)" if len(lines) > 1 else ""
     return lines[0] + more
 
 
-def problems(error: ValidationError, model: type[BaseModel], *, where: str) -> list[str]:
+def problems(
+    error: ValidationError,
+    model: type[BaseModel],
+    *,
+    where: str,
+    sources: Mapping[str, str] | None = None,
+) -> list[str]:
     """Every problem as `where: path.to.key: what was found, what was expected`."""
     found = error.errors(include_url=False, include_context=True)
     # A misspelt key is also a missing one; the line with the suggestion is the useful one.
     found.sort(key=lambda item: item["type"] == "missing")
     lines: list[str] = []
     for item in found:
-        line = _problem(dict(item), model, where)
+        path = _dotted(tuple(item["loc"]), model)
+        line = _problem(dict(item), model, f"{_source(path, where, sources or {})}: {path}")
         if line not in lines:
             lines.append(line)
     return lines
 
 
-def _problem(item: Mapping[str, Any], model: type[BaseModel], where: str) -> str:
+def _source(path: str, where: str, sources: Mapping[str, str]) -> str:
+    """Who gave the value at this path: whoever gave the most of the path itself."""
+    given = [key for key in sources if path == key or path.startswith((f"{key}.", f"{key}["))]
+    return sources[max(given, key=len)] if given else where
+
+
+def _problem(item: Mapping[str, Any], model: type[BaseModel], at: str) -> str:
     loc = tuple(item["loc"])
     kind, found, context = item["type"], item.get("input"), item.get("ctx") or {}
-    at = f"{where}: {_dotted(loc, model)}"
     if kind == "extra_forbidden":
         known = sorted(_keys_at(model, loc[:-1]))
         listed = f"; known keys: {', '.join(known)}" if known else ""

@@ -28,7 +28,14 @@ __all__ = [
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
-def validate(model: type[ModelT], data: object, *, where: str, error: type[Exception]) -> ModelT:
+def validate(
+    model: type[ModelT],
+    data: object,
+    *,
+    where: str,
+    error: type[Exception],
+    sources: Mapping[str, str] | None = None,
+) -> ModelT:
     """Build a strict model from what YAML or the command line gave.
 
     The data passes through JSON: a strict model then still takes a list for a tuple and a string
@@ -39,6 +46,7 @@ def validate(model: type[ModelT], data: object, *, where: str, error: type[Excep
         data: what `read_yaml` returned.
         where: the file, put in front of the message.
         error: the class to raise.
+        sources: path -> what gave the value there in place of the file, such as an option.
 
     Raises:
         error: one line with the path of the first mistake.
@@ -53,7 +61,7 @@ def validate(model: type[ModelT], data: object, *, where: str, error: type[Excep
     try:
         return model.model_validate_json(text)
     except ValidationError as invalid:
-        raise error(describe(invalid, model, where=where)) from None
+        raise error(describe(invalid, model, where=where, sources=sources)) from None
 
 
 def _with_text_keys(data: Mapping[Any, Any]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ __all__ = ["Prompt", "PromptSet", "bundled_sets", "load_prompts"]
 _SETS_DIR = Path(__file__).parent / "prompt_sets"
 _SUFFIXES = (".txt", ".yaml")
 _COMMENT = "# "
+_TAGS_REMEDY = "the scenario's prompts.tags asks for it; --set 'prompts.tags=[]' takes every prompt"
 _TAGS = re.compile(r"[a-z0-9][a-z0-9_-]*(,[a-z0-9][a-z0-9_-]*)*")
 
 
@@ -200,8 +201,11 @@ def _with_tags(prompts: Sequence[Prompt], tags: Sequence[str], where: str) -> tu
             listed = ", ".join(known) or "none"
             raise ScenarioError(
                 f"{where}: no prompt carries the tag {tag!r}{hint(tag, known)}; its tags: {listed}"
+                f"; {_TAGS_REMEDY}"
             )
     chosen = tuple(prompt for prompt in prompts if prompt.tags.issuperset(tags))
     if not chosen:
-        raise ScenarioError(f"{where}: no prompt carries all of the tags {', '.join(tags)}")
+        raise ScenarioError(
+            f"{where}: no prompt carries all of the tags {', '.join(tags)}; {_TAGS_REMEDY}"
+        )
     return chosen

@@ -9,6 +9,7 @@ Schema history
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,19 +119,27 @@ def bundled_scenarios() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in _BUNDLED_DIR.glob("*.yaml")))
 
 
-def load_scenario(path: str | Path, *, overrides: Mapping[str, Any] | None = None) -> Scenario:
+def load_scenario(
+    path: str | Path,
+    *,
+    overrides: Mapping[str, Any] | None = None,
+    options: Mapping[str, str] | None = None,
+) -> Scenario:
     """Read a scenario file, with values from the command line laid over it.
 
     Args:
         path: a YAML file, or the name of a bundled scenario. Paths inside it are relative to it.
-        overrides: dotted key -> value; numbers count list items, as in `engines.0.params.voice`.
+        overrides: dotted key -> value; `engines[0].params.voice` or `engines.0.params.voice`.
+        options: dotted key -> the option that a mistake there is blamed on, not the file.
 
     Raises:
         ScenarioError: one line with file, path, what was found and what was expected.
     """
     path = _find(path)
     data = read_yaml(path, error=ScenarioError)
-    return parse_scenario(data, where=str(path), base_dir=path.parent, overrides=overrides)
+    return parse_scenario(
+        data, where=str(path), base_dir=path.parent, overrides=overrides, options=options
+    )
 
 
 def parse_scenario(
@@ -139,19 +148,23 @@ def parse_scenario(
     where: str,
     base_dir: Path,
     overrides: Mapping[str, Any] | None = None,
+    options: Mapping[str, str] | None = None,
 ) -> Scenario:
     """As `load_scenario`, from data that is already read.
 
     Raises:
         ScenarioError: as there.
     """
+    options = options or {}
     if isinstance(data, dict):
         changed = _with_absolute_paths(data, base_dir)
         for key, value in (overrides or {}).items():
-            changed = _overlaid(changed, key.split("."), value, f"{where}: {key}")
+            blamed = f"{options.get(key, where)}: {key}"
+            changed = _overlaid(changed, _parts(key), value, blamed)
         _refuse_other_schema(changed, where)
         data = changed
-    return validate(Scenario, data, where=where, error=ScenarioError)
+    sources = {_as_printed(key): option for key, option in options.items()}
+    return validate(Scenario, data, where=where, error=ScenarioError, sources=sources)
 
 
 def _find(name_or_path: str | Path) -> Path:
@@ -175,6 +188,16 @@ def _refuse_other_schema(data: Mapping[str, Any], where: str) -> None:
             f"{where}: schema: {found} is newer than {SCENARIO_SCHEMA}, the newest this version "
             "of earwitness can read; install a newer earwitness"
         )
+
+
+def _parts(key: str) -> list[str]:
+    """The steps of `engines[0].params.voice`, the spelling of messages, or `engines.0.params`."""
+    return re.sub(r"\[(\d+)\]", r".\1", key).split(".")
+
+
+def _as_printed(key: str) -> str:
+    """A dotted key as messages spell it."""
+    return re.sub(r"\.(\d+)(?=\.|$)", r"[\1]", ".".join(_parts(key)))
 
 
 def _overlaid(data: object, keys: list[str], value: object, where: str) -> Any:

@@ -61,6 +61,20 @@ def _without_repeats(values: tuple[Any, ...]) -> tuple[Any, ...]:
     return values
 
 
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*://[^\s/?#]+")
+
+
+def _address(value: str) -> str:
+    if _ADDRESS.match(value) is None:
+        is_bare = re.fullmatch(r"[^\s/:]+(:\d+)?(/\S*)?", value) is not None
+        likely = value if is_bare else "127.0.0.1:8000"
+        raise ValueError(
+            f"{value!r} starts with no http://, ws:// or the like and a host; "
+            f"write an address such as http://{likely}"
+        )
+    return value
+
+
 Finite = Annotated[float, AfterValidator(_finite)]
 Positive = Annotated[Finite, Field(gt=0)]
 NotNegative = Annotated[Finite, Field(ge=0)]
@@ -112,7 +126,7 @@ class EngineSpec(Section):
     """One server under test. `name` tells two servers of the same contract apart."""
 
     contract: Annotated[str, Field(min_length=1)]
-    base_url: Annotated[str, Field(pattern=r"^[a-z][a-z0-9+.-]*://[^\s/?#]+")] | None = None
+    base_url: Annotated[str, AfterValidator(_address)] | None = None
     params: dict[str, Any] = Field(default_factory=dict)
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")] | None = None
 

@@ -10,7 +10,7 @@ from harness.config_errors import hint, load_yaml
 from harness.errors import ScenarioError
 from harness.scenario import Scenario, bundled_scenarios, load_scenario
 
-__all__ = ["Choices", "choose_scenario", "overrides_of"]
+__all__ = ["Choices", "choose_scenario", "options_of", "overrides_of"]
 
 Number = TypeVar("Number", int, float)
 
@@ -43,12 +43,14 @@ def choose_scenario(choices: Choices) -> Scenario:
         raise ScenarioError(
             f"scenario: none given; name a file or one of {', '.join(bundled_scenarios())}"
         )
-    overrides = overrides_of(choices)
-    scenario = load_scenario(choices.scenario, overrides=overrides)
+    overrides, options = overrides_of(choices), options_of(choices)
+    scenario = load_scenario(choices.scenario, overrides=overrides, options=options)
     engines = _engines(scenario, choices)
     if engines is None:
         return scenario
-    return load_scenario(choices.scenario, overrides={**overrides, "engines": engines})
+    return load_scenario(
+        choices.scenario, overrides={**overrides, "engines": engines}, options=options
+    )
 
 
 def overrides_of(choices: Choices) -> dict[str, Any]:
@@ -70,6 +72,18 @@ def overrides_of(choices: Choices) -> dict[str, Any]:
     if choices.duration_s is not None:
         overrides["phases.measure_s"] = choices.duration_s
     return overrides
+
+
+def options_of(choices: Choices) -> dict[str, str]:
+    """Dotted key -> the option that gave it: what a mistake there is to be blamed on."""
+    options = {word.partition("=")[0]: "--set" for word in choices.assignments}
+    given = (
+        ("arrivals.rates_rps", "--rates", choices.rates),
+        ("arrivals.seeds", "--seeds", choices.seeds),
+        ("phases.measure_s", "--duration", choices.duration_s),
+        ("engines[0].base_url", "--base-url", choices.base_url),
+    )
+    return options | {key: option for key, option, value in given if value is not None}
 
 
 def _numbers(text: str, kind: Callable[[str], Number], option: str) -> list[Number]:

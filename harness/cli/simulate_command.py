@@ -12,7 +12,7 @@ from typing import Any
 
 import typer
 
-from harness.cli.scenario_options import Choices, overrides_of
+from harness.cli.scenario_options import Choices, options_of, overrides_of
 from harness.cli.simulated_run import SimulatedPoint, write_simulated_run
 from harness.errors import ScenarioError
 from harness.prompts import Prompt, PromptSet, load_prompts
@@ -151,8 +151,13 @@ def _scenario(request: SimulateRequest, labels: Sequence[str]) -> Scenario:
         "prompts": {"set": request.prompts},
         "recording": {"audio": "none"},
     }
-    overrides = overrides_of(given)
-    return parse_scenario(data, where="simulate", base_dir=Path.cwd(), overrides=overrides)
+    return parse_scenario(
+        data,
+        where="simulate",
+        base_dir=Path.cwd(),
+        overrides=overrides_of(given),
+        options=options_of(given),
+    )
 
 
 def _simulate(

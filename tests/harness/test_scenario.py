@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from harness.errors import ScenarioError
-from harness.scenario import bundled_scenarios, load_scenario
+from harness.scenario import bundled_scenarios, load_scenario, parse_scenario
 from harness.schedule import build_schedule
 from tests.builders.runs import scenario, scenario_data
 
@@ -154,13 +154,55 @@ def test_overrides_reach_deep_keys_and_are_checked_like_the_file(tmp_path: Path)
 
 
 def test_overrides_reach_into_lists(tmp_path: Path):
-    """A number in the path counts items from 0; one too many is named."""
+    """A number in the path counts items from 0, spelled either way; one too many is named."""
     path = _file(tmp_path, scenario_data(engines=[{"contract": "a"}, {"contract": "b"}]))
 
-    given = load_scenario(path, overrides={"engines.1.params.voice": "joe"})
-    assert [{}, {"voice": "joe"}] == [engine.params for engine in given.engines]
+    for key in ("engines.1.params.voice", "engines[1].params.voice"):
+        given = load_scenario(path, overrides={key: "joe"})
+        assert [{}, {"voice": "joe"}] == [engine.params for engine in given.engines]
     with pytest.raises(ScenarioError, match=r"engines\.2\.params: '2' is not one of the 2 items"):
         load_scenario(path, overrides={"engines.2.params": {}})
+
+
+@pytest.mark.parametrize(
+    ("address", "likely"),
+    [
+        ("127.0.0.1:8123", "http://127.0.0.1:8123"),
+        ("tts.example/v1", "http://tts.example/v1"),
+        ("http:/x", "http://127.0.0.1:8000"),
+        ("", "http://127.0.0.1:8000"),
+    ],
+)
+def test_an_address_without_a_scheme_is_told_in_words(address: str, likely: str):
+    """Not by a pattern; with the address that was probably meant."""
+    with pytest.raises(ScenarioError) as refused:
+        scenario({"engines.0.base_url": address})
+
+    assert (
+        f"test.yaml: engines[0].base_url: {address!r} starts with no http://, ws:// or the like "
+        f"and a host; write an address such as {likely}"
+    ) == str(refused.value)
+
+
+def test_a_mistake_of_an_option_is_blamed_on_the_option():
+    """What the option gave names it; what the file gave names the file; further in counts more."""
+    options = {"phases.measure_s": "--duration", "engines.0": "--x", "engines[0].name": "--y"}
+
+    def complaint(key: str, value: Any) -> str:
+        with pytest.raises(ScenarioError) as refused:
+            parse_scenario(
+                scenario_data(),
+                where="a.yaml",
+                base_dir=Path(),
+                overrides={key: value},
+                options=options,
+            )
+        return str(refused.value)
+
+    assert complaint("phases.measure_s", -3).startswith("--duration: phases.measure_s: -3 should")
+    assert complaint("phases.warmup_s", -3).startswith("a.yaml: phases.warmup_s: -3 should")
+    assert complaint("engines[0].contract", 1).startswith("--x: engines[0].contract: 1")
+    assert complaint("engines.0.name", 1).startswith("--y: engines[0].name: 1")
 
 
 def test_paths_in_a_scenario_are_relative_to_its_file(tmp_path: Path):

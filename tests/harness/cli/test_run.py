@@ -57,18 +57,33 @@ def test_options_change_the_plan(earwitness):
     assert {0} == {p["num_warmup"] for p in points}
 
 
+def test_prompts_of_ones_own_may_carry_no_tags(earwitness, tmp_path: Path):
+    """The message names the setting that asks for tags and the option that lifts it; that works."""
+    (tmp_path / "mine.txt").write_text("Hello there.\n")
+    words = ("schedule", "quick", "--set", f"prompts.set={tmp_path / 'mine.txt'}")
+    code, _, err = earwitness(*words)
+
+    assert 2 == code
+    assert "prompts.tags asks for it; --set 'prompts.tags=[]' takes every prompt" in err
+    assert 0 == earwitness(*words, "--set", "prompts.tags=[]")[0]
+
+
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
         ((), "scenario: none given"),
         (("qick",), "did you mean 'quick'?"),
         (("quick", "--rates", "1,x"), "--rates: 'x' is not a number"),
-        (("quick", "--rates", "0"), "arrivals.rates_rps[0]"),
-        (("quick", "--rates", "nan"), "arrivals.rates_rps[0]"),
+        (("quick", "--rates", "0"), "--rates: arrivals.rates_rps[0]: 0"),
+        (("quick", "--rates", "nan"), "--rates: arrivals.rates_rps[0]"),
+        (("quick", "--seeds=-1"), "--seeds: arrivals.seeds[0]: -1"),
         (("quick", "--seeds", "1.5"), "--seeds: '1.5' is not a whole number"),
-        (("quick", "--duration", "-1"), "phases.measure_s"),
+        (("quick", "--duration", "-3"), "--duration: phases.measure_s: -3.0 should be"),
         (("quick", "--set", "phases"), "--set: found 'phases', expected key=value"),
-        (("quick", "--set", "phases.warm=1"), "phases.warm: unknown key"),
+        (("quick", "--set", "phases.warm=1"), "--set: phases.warm: unknown key"),
+        (("quick", "--set", "engines[0].nme=x"), "--set: engines[0].nme: unknown key"),
+        (("quick", "--set", "engines[7].name=x"), "--set: engines[7].name: '7' is not one of"),
+        (("quick", "--base-url", "127.0.0.1:1"), "--base-url: engines[0].base_url: '127.0.0.1:1'"),
         (("quick", "--engine", "opena"), "did you mean 'openai'?"),
         (("two-modes", "--base-url", "http://x"), "--base-url: needs one engine"),
         (("quick", "--set", "prompts.set=nowhere.txt"), "nowhere.txt"),
