@@ -214,8 +214,8 @@ def test_metrics_count_what_was_done(server):
     )
 
     assert all(_value(after, name) > _value(before, name) for name in grown)
-    assert (2.0, 0.0) == tuple(
-        _value(after, f"earwitness_engine_{name}") for name in ("slots", "queue_length")
+    assert (2.0, 2.0, 0.0) == tuple(
+        _value(after, f"earwitness_engine_{name}") for name in ("slots", "places", "queue_length")
     )
 
 
