@@ -1,7 +1,7 @@
 """The demo's load: how long one request takes alone, and rates that follow from it.
 
-Rates are shares of what one worker can do, so that the same command shows an idle, a busy and an
-overloaded engine on any machine. No rate is fixed in advance.
+Rates are shares of what one worker of the slower mode can do, so that the same command shows an
+idle, a busy and an overloaded engine on any machine. No rate is fixed in advance.
 """
 
 from __future__ import annotations
@@ -29,10 +29,15 @@ __all__ = [
     "QUICK",
     "DemoShape",
     "demo_scenario",
+    "load_duration_s",
+    "max_wer_rate_rps",
+    "solo_prompts",
     "solo_service_s",
 ]
 
-NUM_SOLO = 3
+NUM_SOLO = 7
+# The first requests of a server fill its caches and cost up to twice the time of later ones.
+_NUM_SOLO_WARMUP = 3
 # At most 12 words, and no digits, names or addresses: recognition can be scored on all of them.
 DEMO_TAGS = ("short", "wer")
 # Words are scored below saturation; what an overloaded point says is the same audio, only later.
@@ -41,29 +46,44 @@ MAX_WER_UTILISATION = 0.8
 
 @dataclass(frozen=True, slots=True)
 class DemoShape:
-    """How much load: shares of the solo service rate, and seconds of measurement at each."""
+    """How much load: shares of the solo service rate, in order, and seconds of measurement at each.
+
+    Every point has `min_requests` or more: a slow machine measures longer.
+    """
 
     utilisations: tuple[float, ...]
     measure_s: float
+    min_requests: int
     warmup_s: float = 2.0
 
 
-FULL = DemoShape(utilisations=(0.2, 0.4, 0.6, 0.8, 1.2), measure_s=20.0)
-QUICK = DemoShape(utilisations=(0.2, 0.4, 0.8), measure_s=12.0)
-# A point must expect so many requests; a slow machine therefore measures longer, never nothing.
-_MIN_EXPECTED = 6
+# Few rates with many requests each: a percentile of ten requests says nothing. The last is so far
+# beyond capacity that the queue's growth shows within the point, whatever the solo time missed.
+FULL = DemoShape(utilisations=(0.3, 0.55, 0.8, 1.5), measure_s=25.0, min_requests=12)
+QUICK = DemoShape(utilisations=(0.3, 0.8, 1.5), measure_s=12.5, min_requests=6)
+# What a point takes beside its phases: connections, the last replies, closing the tables.
+_POINT_OVERHEAD_S = 1.5
+
+
+def solo_prompts(prompts: Sequence[Prompt]) -> tuple[Prompt, ...]:
+    """Prompts of evenly spread lengths, for the median to be that of a typical text."""
+    by_length = sorted(prompts, key=lambda prompt: (len(prompt.text), prompt.id))
+    last = len(by_length) - 1
+    return tuple(by_length[round(n * last / (NUM_SOLO - 1))] for n in range(NUM_SOLO))
 
 
 async def solo_service_s(
     adapter: Adapter, prompts: Sequence[Prompt], *, settings: WireSettings, clock: Clock
 ) -> float:
-    """Median time of whole requests sent one after the other, in seconds.
+    """Median time of whole requests sent one after the other to a warm server, in seconds.
+
+    The last few prompts go first and are not counted: what a cold server takes is no service time.
 
     Raises:
         EngineNotReadyError: one of them failed; the message says how.
     """
     times_s = []
-    for prompt in prompts:
+    for prompt in (*prompts[-_NUM_SOLO_WARMUP:], *prompts):
         request = SpeechRequest(f"solo-{prompt.id}", prompt.text)
         record = (await single(adapter, request, settings=settings, clock=clock)).record
         if record.transport_outcome is not TransportOutcome.OK:
@@ -74,7 +94,7 @@ async def solo_service_s(
         assert record.finished_ns is not None
         assert record.dispatched_ns is not None
         times_s.append((record.finished_ns - record.dispatched_ns) / 1e9)
-    return statistics.median(times_s)
+    return statistics.median(times_s[-len(prompts) :])
 
 
 def demo_scenario(
@@ -82,13 +102,18 @@ def demo_scenario(
 ) -> Scenario:
     """The same arrivals and prompts for every engine, at rates of `utilisation / service_s`.
 
+    Rates are multiples of one arrival a point, so that each is offered exactly.
+
     Args:
         shape: full or quick.
         base_urls: engine label -> address; each is one `earwitness-piper` server.
         service_s: the larger solo service time of them.
         seed: of arrivals and prompts.
     """
-    lowest_rps = min(shape.utilisations) / service_s
+    measure_s = shape.measure_s
+    while shape.utilisations[0] / service_s * measure_s < shape.min_requests:
+        measure_s *= 2
+    arrivals_s = shape.warmup_s + measure_s
     data: dict[str, Any] = {
         "schema": 1,
         "name": "demo",
@@ -98,19 +123,39 @@ def demo_scenario(
         ],
         "arrivals": {
             "process": "poisson",
-            "rates_rps": [_rounded(share / service_s) for share in shape.utilisations],
+            "count": "expected",
+            "rates_rps": [
+                round(share / service_s * measure_s) / measure_s for share in shape.utilisations
+            ],
             "seeds": [seed],
         },
         "phases": {
             "warmup_s": shape.warmup_s,
-            "measure_s": max(shape.measure_s, _rounded(_MIN_EXPECTED / lowest_rps)),
-            "drain_s": 15.0,
+            "measure_s": measure_s,
+            # Twice what the queue of the highest rate needs.
+            "drain_s": 10.0 + 2 * max(0.0, shape.utilisations[-1] - 1) * arrivals_s,
         },
         "prompts": {"set": "voice-agent", "tags": list(DEMO_TAGS)},
     }
     return parse_scenario(data, where="demo", base_dir=Path.cwd())
 
 
-def _rounded(rate_rps: float) -> float:
-    """Two decimals: enough to tell the points apart, short enough to read."""
-    return round(rate_rps, 2)
+def max_wer_rate_rps(shape: DemoShape, scenario: Scenario) -> float:
+    """The highest rate of the demo at which words are scored."""
+    num = sum(share <= MAX_WER_UTILISATION for share in shape.utilisations)
+    return scenario.arrivals.rates_rps[num - 1]
+
+
+def load_duration_s(scenario: Scenario, service_s: Mapping[str, float]) -> float:
+    """How long the load will take: every point, and the queue that an overloaded one leaves.
+
+    Args:
+        scenario: of the demo.
+        service_s: engine label -> its solo service time.
+    """
+    phases = scenario.phases
+    arrivals_s = phases.warmup_s + phases.measure_s
+    return sum(
+        arrivals_s * max(1.0, point.rate_rps * service_s[point.engine]) + _POINT_OVERHEAD_S
+        for point in scenario.points()
+    )

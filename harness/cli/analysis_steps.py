@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from harness.cli.progress import CountLine
 from harness.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -72,8 +73,9 @@ def score_words(folder: Path, words: WordScoring) -> None:
     """
     from analysis.speech import open_whisper, score_run
 
+    sys.stderr.write("loading Whisper\n")
     transcriber = open_whisper(weights=words.weights, allow_download=words.allow_download)
-    line = _Counter("hearing clips with Whisper")
+    line = CountLine("hearing clips with Whisper", sys.stderr)
     score_run(
         folder,
         transcriber=transcriber,
@@ -84,29 +86,6 @@ def score_words(folder: Path, words: WordScoring) -> None:
         on_progress=line.show,
     )
     line.close()
-
-
-class _Counter:
-    """`label: n/m` on stderr, rewritten in place where that is a terminal."""
-
-    def __init__(self, label: str) -> None:
-        self._label = label
-        self._is_terminal = sys.stderr.isatty()
-        self._said = False
-
-    def show(self, done: int, total: int) -> None:
-        """So many are done."""
-        if self._is_terminal:
-            sys.stderr.write(f"\r{self._label}: {done}/{total}")
-            sys.stderr.flush()
-        elif not self._said:
-            sys.stderr.write(f"{self._label}: {total}\n")
-        self._said = True
-
-    def close(self) -> None:
-        """End the line."""
-        if self._is_terminal and self._said:
-            sys.stderr.write("\n")
 
 
 def print_report(report: Report, *, is_json: bool) -> None:

@@ -15,7 +15,7 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
-    quick: bool = typer.Option(False, "--quick", help="Three rates of 12 s instead of five of 20."),
+    quick: bool = typer.Option(False, "--quick", help="Three rates of 12 s instead of four of 25."),
     out: Path = typer.Option(
         Path("results/demo"), "-o", "--out", metavar="DIR", help="Run folder; must not exist."
     ),

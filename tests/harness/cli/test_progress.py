@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engines.base import EngineInfo
-from harness.cli.progress import ProgressLine
+from harness.cli.progress import CountLine, ProgressLine
 from harness.dispatcher import Progress
 from harness.plan import RunPlan, plan_run
 from harness.scenario import parse_scenario
@@ -88,3 +88,38 @@ def test_a_server_that_cannot_tell_who_it_is_gets_a_warning(plan: RunPlan):
     ProgressLine(plan, stream).on_engine("earwitness-piper", info)
 
     assert "warning: this server cannot tell who it is" in stream.getvalue()
+
+
+def test_a_count_on_a_terminal_is_one_line_that_moves():
+    """Rewritten for each, ended once."""
+    stream = _Stream(is_terminal=True)
+    line = CountLine("hearing", stream)
+    line.show(1, 4)
+    line.show(4, 4)
+    line.close()
+
+    first, last = stream.getvalue().split("\r\x1b[K")[1:]
+    assert "hearing [#####...............] 1/4" == first
+    assert "hearing [####################] 4/4\n" == last
+
+
+def test_a_count_in_a_log_is_told_eight_times():
+    """Whole lines, at each eighth: a minute of work does not look like a hang."""
+    stream = _Stream(is_terminal=False)
+    line = CountLine("hearing", stream)
+    for done in range(1, 97):
+        line.show(done, 96)
+    line.close()
+
+    counts = [text.rsplit(" ", 1)[1] for text in stream.getvalue().splitlines()]
+    assert [f"{n}/96" for n in range(12, 97, 12)] == counts
+
+
+def test_a_short_count_in_a_log_is_told_each_time():
+    """Fewer than eight things to do are eight lines at most."""
+    stream = _Stream(is_terminal=False)
+    line = CountLine("hearing", stream)
+    for done in range(1, 4):
+        line.show(done, 3)
+
+    assert 3 == len(stream.getvalue().splitlines())
