@@ -172,7 +172,8 @@ class EngineLoop:
 
     def _has_time(self) -> bool:
         """Whether the device can keep the request in front fed beside those in progress."""
-        if not self.admission.queue or not self.admission.num_active:
+        has_nobody = not self.admission.queue or not self.admission.num_active
+        if has_nobody or self.profile.max_load is None:
             return True
         ramp, first = self.admission.queue[0].job.chunk_ramp, self.load.first_frames
         playing = self.scheduler.chunk_sizes(unplanned=first)
