@@ -12,6 +12,7 @@ import typer
 from harness.cli.main import app
 
 ROOT = Path(__file__).resolve().parents[1]
+ROOMS = ("engines", "harness", "analysis", "reference_engine")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = sorted(
     page
@@ -76,3 +77,15 @@ def test_links_lead_somewhere(page: Path):
     missing = [link for link in links if "://" not in link and not (page.parent / link).exists()]
 
     assert [] == missing
+
+
+def test_nobody_is_told_to_install_from_a_package_index():
+    """earwitness is on none: its bare name would fetch nothing, or somebody else's package."""
+    told = [
+        file.relative_to(ROOT).as_posix()
+        for file in [ROOT / "README.md", *(f for room in ROOMS for f in (ROOT / room).rglob("*"))]
+        if file.suffix in (".md", ".py")
+        and re.search(r"pip install ['\"]?earwitness", file.read_text(encoding="utf-8"))
+    ]
+
+    assert [] == told

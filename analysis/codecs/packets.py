@@ -14,6 +14,7 @@ import numpy as np
 from analysis.errors import AudioDecodeError, UnsupportedAudioError
 from analysis.pcm import FloatArray, SampleSink
 from analysis.stream import DurationBasis, StreamFacts
+from engines.installing import install_command
 
 __all__ = [
     "NO_DECODER",
@@ -43,8 +44,8 @@ def load_av() -> Any:
         import av
     except ImportError:
         raise UnsupportedAudioError(
-            f"{NO_DECODER} that is not installed: pip install 'earwitness[codecs]', or ask the"
-            " engine for pcm or wav"
+            f"{NO_DECODER} that is not installed: {install_command('codecs')}, or ask the engine"
+            " for pcm or wav"
         ) from None
     return av
 

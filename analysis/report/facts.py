@@ -11,6 +11,7 @@ from typing import Any
 from analysis.metrics.delivery import COALESCED_GAP_MS
 from analysis.report.model import Fact
 from analysis.report.words import count
+from engines.installing import install_command
 from harness.records import RunKind, RunRecord, RunStatus
 
 __all__ = ["commands", "conditions", "engine_facts", "environment", "notes"]
@@ -151,7 +152,7 @@ def _audio(metrics: Mapping[str, Any]) -> Iterator[str]:
     for engine, num in (+undecoded).items():
         yield (
             f"{engine}: {num:,} of its replies are compressed and were not decoded, so have no "
-            "audio figures; pip install 'earwitness[codecs]' and report again."
+            f"audio figures; {install_command('codecs')}, and report again."
         )
 
 

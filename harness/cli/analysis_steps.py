@@ -11,13 +11,22 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from engines.installing import install_command
 from harness.cli.progress import CountLine
 from harness.errors import MissingExtraError
 
 if TYPE_CHECKING:
+    from analysis.compare import Comparison
     from analysis.report import Report
 
-__all__ = ["WordScoring", "analyse", "print_report", "require_whisper", "score_words"]
+__all__ = [
+    "WordScoring",
+    "analyse",
+    "print_comparison",
+    "print_report",
+    "require_whisper",
+    "score_words",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +69,7 @@ def require_whisper(remedy: str) -> None:
     missing = [name for name in ("torch", "whisper") if importlib.util.find_spec(name) is None]
     if missing:
         raise MissingExtraError(
-            f"{', '.join(missing)} not installed; "
-            f"run: pip install 'earwitness[whisper]' or {remedy}"
+            f"{', '.join(missing)} not installed; run {install_command('whisper')}, or {remedy}"
         )
 
 
@@ -97,3 +105,11 @@ def print_report(report: Report, *, is_json: bool) -> None:
     from harness.cli.terminal import Terminal
 
     print_model(report.model, Terminal())
+
+
+def print_comparison(found: Comparison) -> None:
+    """What a comparison comes to, its table, and what could explain a difference, on stdout."""
+    from analysis.report.compared import print_compared
+    from harness.cli.terminal import Terminal
+
+    print_compared(found, Terminal())

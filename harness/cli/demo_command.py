@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from engines.installing import install_command
 from harness.cli.analysis_steps import WordScoring, analyse, print_report, score_words
 from harness.cli.run_command import execute
 from harness.cli.serve import PiperMode, PiperPolicy, piper_arguments
@@ -90,10 +91,9 @@ def _check_extras(*, has_wer: bool) -> None:
     for extra, modules in needed.items():
         missing = [name for name in modules if importlib.util.find_spec(name) is None]
         if missing:
-            hint = " or leave words out with --no-wer" if extra == "whisper" else ""
+            hint = ", or leave words out with --no-wer" if extra == "whisper" else ""
             raise MissingExtraError(
-                f"demo: {', '.join(missing)} not installed; "
-                f"run: pip install 'earwitness[{extra}]'{hint}"
+                f"demo: {', '.join(missing)} not installed; run {install_command(extra)}{hint}"
             )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+from engines.installing import install_command
 from harness.errors import MissingExtraError
 
 __all__ = ["require_reference"]
@@ -18,5 +19,5 @@ def require_reference(command: str) -> None:
     missing = [name for name in ("torch", "safetensors", "tokenizers") if find_spec(name) is None]
     if missing:
         raise MissingExtraError(
-            f"{command}: {', '.join(missing)} not installed; pip install 'earwitness[reference]'"
+            f"{command}: {', '.join(missing)} not installed; run {install_command('reference')}"
         )

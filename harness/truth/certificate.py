@@ -7,6 +7,7 @@ import ipaddress
 from dataclasses import dataclass
 from pathlib import Path
 
+from engines.installing import install_command
 from harness.errors import MissingExtraError
 
 __all__ = ["CertificateFiles", "write_certificate"]
@@ -34,7 +35,7 @@ def write_certificate(folder: Path) -> CertificateFiles:
         from cryptography.hazmat.primitives.asymmetric import ec
     except ImportError:
         raise MissingExtraError(
-            "a TLS truth server needs the package cryptography: pip install 'earwitness[accuracy]'"
+            f"a TLS truth server needs the package cryptography: {install_command('accuracy')}"
         ) from None
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "earwitness truth server")])

