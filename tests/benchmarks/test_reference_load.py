@@ -187,10 +187,12 @@ def test_a_soak_with_hang_ups_keeps_its_memory_and_fails_nobody(tmp_path: Path, 
         num_underruns = _metric(server.url, "earwitness_engine_underruns_total")
     failed = [one for one in told if not (one.is_whole or one.is_cancelled)]
     firsts = [one.first_s * 1e3 for one in told if one.first_s is not None]
+    when_s = [round(one.at_s - told[0].at_s) for one in failed]
     early, late = memory_mb[len(memory_mb) // 3], memory_mb[-1]
     print(
         f"\n{duration_s:.0f} s at {rate_rps:.2f} of {capacity_rps:.2f} RPS: n {len(told)},"
-        f" {sum(t.is_cancelled for t in told)} hung up, {len(failed)} failed,"
+        f" {sum(t.is_cancelled for t in told)} hung up, {len(failed)} failed"
+        f" (at {when_s} s),"
         f" {num_underruns:.0f} chunks late; ttfp p50 {statistics.median(firsts):.0f},"
         f" p95 {_p95(firsts):.0f} ms; memory {early:.0f} -> {late:.0f} MB; slots {slots_active:.0f}"
     )
