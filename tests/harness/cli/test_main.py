@@ -50,7 +50,7 @@ def test_help_says_what_exit_codes_mean(earwitness):
     """For whoever writes a script."""
     _, out, _ = earwitness("--help")
 
-    assert "Exit codes: 0 done or passed, 1 failed a gate" in " ".join(out.split())
+    assert "Exit codes: 0 done or passed, 1 a gate or check failed" in " ".join(out.split())
 
 
 def _named_commands(text: str) -> Iterator[list[str]]:
