@@ -94,7 +94,7 @@ class Recorder:
     """Drives one attempt of one request. `on_finished` is called exactly once.
 
     After it, `record` is complete and `payload` holds the audio bytes in order of arrival.
-    `retry_after_s` is what the server asked for, if it did. `num_short_gaps` counts chunks that
+    `retry_after` is what the server asked for, as it was written, if it did. `num_short_gaps` counts chunks that
     came within 1 ms of the one before.
     """
 

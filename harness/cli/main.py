@@ -36,8 +36,8 @@ EXIT_FOLDER_OR_DISK = 6
 EXIT_READER_GONE = 141
 _EXIT_CODES = (
     "Exit codes: 0 done or passed, 1 a gate or check failed, 2 bad arguments or files,"
-    " 3 inconclusive or invalid, 4 engine not reached or not ready, 5 all requests failed, 6 folder or disk,"
-    " 7 something is not installed, 130 interrupted."
+    " 3 inconclusive or invalid, 4 engine not reached or not ready, 5 all requests failed,"
+    " 6 folder or disk, 7 something is not installed, 130 interrupted."
 )
 
 
