@@ -94,8 +94,8 @@ class Recorder:
     """Drives one attempt of one request. `on_finished` is called exactly once.
 
     After it, `record` is complete and `payload` holds the audio bytes in order of arrival.
-    `retry_after` is what the server asked for, as it was written, if it did. `num_short_gaps` counts chunks that
-    came within 1 ms of the one before.
+    `retry_after` is what the server asked for, as it was written, if it did. `num_short_gaps`
+    counts chunks that came within 1 ms of the one before.
     """
 
     def __init__(
