@@ -1,8 +1,10 @@
 """The only place that says pass or fail.
 
-Absolute rules look at a run; regression rules hold it against a base, request by request. With too
-little evidence the answer is "inconclusive", with the number of requests that would be enough. An
-invalid point cannot pass, and it cannot fail either: its figures say nothing.
+Absolute rules look at a run; regression rules hold it against a base, request by request. Either
+passes only where the data rule out that the limit is broken (against a base: by more than the rule
+lets go unseen), and fails only where they rule out that it holds. In between the answer is
+"inconclusive", with the number of requests that would be enough. An invalid point cannot pass, and
+it cannot fail either: its figures say nothing.
 """
 
 from __future__ import annotations
@@ -13,16 +15,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-import numpy as np
-
 from analysis.compare import condition_differences, supported
 from analysis.errors import NotComparableError, RulesError
 from analysis.estimates import Estimate, estimate
 from analysis.evidence import PointEvidence, RunEvidence, machine_differences
 from analysis.gate_rules import Evidence, GateRules, IfUnmeasured, Rule
-from analysis.pairing import difference_of, metric_values, pair_points, share_values
+from analysis.number_words import quantity, share, share_of
+from analysis.pairing import PointPair, change_of_share, difference_of, metric_values, pair_points
 from analysis.percentiles import MIN_N_FOR_INTERVAL
-from analysis.stats.bootstrap import Difference, mean_statistic, quantile_statistic
+from analysis.stats.beyond import MOST_NEEDED, ClusteredShare, share_above
+from analysis.stats.bootstrap import Interval, quantile_statistic
+from analysis.stats.share_change import ShareChange
 
 __all__ = ["GateVerdict", "RuleResult", "RuleVerdict", "judge"]
 
@@ -41,7 +44,9 @@ class RuleResult:
     """One rule at one engine and rate.
 
     value, lo, hi: the figure, or the difference to the base; +inf: not reached; None: not there.
-    n: requests it rests on. needed_n: how many would be enough, where that can be told.
+    unit: of those and of the limit. n: requests it rests on. needed_n: how many would be enough,
+    where that can be told. beyond: of a percentile, the share of requests beyond its limit, which
+    is what was judged. base: of a difference, the base's figure.
     """
 
     rule: str
@@ -53,8 +58,11 @@ class RuleResult:
     lo: float | None = None
     hi: float | None = None
     limit: float | None = None
+    unit: str = ""
     n: int = 0
     needed_n: int | None = None
+    beyond: ClusteredShare | None = None
+    base: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +238,28 @@ def _result(
     )
 
 
+def _of_rule(
+    rule: Rule,
+    points: Sequence[PointEvidence],
+    verdict: RuleVerdict,
+    reason: str,
+    **figures: object,
+) -> RuleResult:
+    return _result(rule.describe(), points, verdict, reason, unit=rule.unit, **figures)
+
+
+def _unmeasured(rule: Rule, points: Sequence[PointEvidence], why: str) -> RuleResult:
+    is_skipped = rule.if_unmeasured is IfUnmeasured.SKIP
+    verdict = RuleVerdict.SKIPPED if is_skipped else RuleVerdict.INCONCLUSIVE
+    return _of_rule(rule, points, verdict, f"not measured: {why}", n=0)
+
+
+def _would_tell(needed_n: int | None) -> str:
+    if needed_n is None:
+        return "no number of requests that could be run would tell"
+    return f"about {needed_n:,} requests would tell"
+
+
 # -- absolute -------------------------------------------------------------------------------------
 
 
@@ -237,46 +267,96 @@ def _absolute(
     rule: Rule, points: Sequence[PointEvidence], wer: Mapping[str, Any] | None
 ) -> RuleResult:
     found = estimate(points, rule.metric, rule.percent, wer=wer)
-    limit = rule.max if rule.max is not None else rule.min
-    assert limit is not None
     if found.value is None:
         return _unmeasured(rule, points, found.why)
-    # Turned so that larger is worse.
-    sign = 1.0 if rule.max is not None else -1.0
-    verdict, reason = _against_limit(found, limit, sign, rule.evidence)
+    if rule.evidence is Evidence.VALUE:
+        # Turned so that larger is worse.
+        is_met = _sign(rule) * found.value <= _sign(rule) * _limit(rule)
+        verdict = RuleVerdict.PASS if is_met else RuleVerdict.FAIL
+        return _of_rule(rule, points, verdict, "by its value alone", **_figures(rule, found))
+    if rule.percent is not None:
+        return _by_requests(rule, points, found)
+    return _by_interval(rule, points, found)
+
+
+def _sign(rule: Rule) -> float:
+    return -1.0 if rule.min is not None or rule.max_decrease is not None else 1.0
+
+
+def _limit(rule: Rule) -> float:
+    limit = rule.max if rule.max is not None else rule.min
+    assert limit is not None
+    return limit
+
+
+def _figures(rule: Rule, found: Estimate) -> dict[str, Any]:
+    return {
+        "value": found.value, "lo": found.lo, "hi": found.hi, "limit": _limit(rule), "n": found.n,
+    }  # fmt: skip
+
+
+def _by_requests(rule: Rule, points: Sequence[PointEvidence], found: Estimate) -> RuleResult:
+    """A percentile is within its limit where few enough requests are beyond it."""
+    assert rule.percent is not None
+    limit, sign = _limit(rule), _sign(rule)
+    allowed = (100 - rule.percent if sign > 0 else rule.percent) / 100
+    values = [sign * point.values(rule.metric).values for point in points]
+    beyond = share_above(values, sign * limit, allowed=allowed)
+    assert beyond is not None
+    reason = (
+        f"{share_of(beyond.num_hits, beyond.n)} of requests"
+        f" {'above' if sign > 0 else 'below'} {quantity(limit, rule.unit)}, 95 % interval"
+        f" {share(beyond.lo)} to {share(beyond.hi)}, {share(allowed)} may be"
+    )
     needed = None
-    if verdict is RuleVerdict.INCONCLUSIVE:
-        needed = found.needed_n(limit)
-        reason = f"{reason}{f'; about {needed} requests would tell' if needed else ''}"
-    return _result(
-        rule.describe(), points, verdict, reason,
-        value=found.value, lo=found.lo, hi=found.hi, limit=limit, n=found.n, needed_n=needed,
+    if beyond.lo > allowed:
+        verdict = RuleVerdict.FAIL
+    elif beyond.hi <= allowed:
+        verdict = RuleVerdict.PASS
+    else:
+        verdict = RuleVerdict.INCONCLUSIVE
+        needed = beyond.needed_n(allowed)
+        reason += f"; at this share {_would_tell(needed)}"
+        if beyond.inflation_above > 1:
+            alike = round(beyond.n / beyond.inflation_above)
+            reason += f" (they come in clusters: these say as much as {max(1, alike)} apart)"
+    return _of_rule(
+        rule, points, verdict, reason, value=found.value, limit=limit, n=found.n, needed_n=needed,
+        beyond=beyond,
     )  # fmt: skip
 
 
-def _against_limit(
-    found: Estimate, limit: float, sign: float, evidence: Evidence
-) -> tuple[RuleVerdict, str]:
+def _by_interval(rule: Rule, points: Sequence[PointEvidence], found: Estimate) -> RuleResult:
     assert found.value is not None
-    if evidence is Evidence.VALUE:
-        is_met = sign * found.value <= sign * limit
-        return (RuleVerdict.PASS if is_met else RuleVerdict.FAIL), "by its value alone"
+    limit, sign, figures = _limit(rule), _sign(rule), _figures(rule, found)
     if found.lo is None or found.hi is None:
-        if math.isinf(found.value) and sign > 0:
-            return RuleVerdict.FAIL, "not reached"
-        return RuleVerdict.INCONCLUSIVE, f"no interval ({found.why})"
+        reason = f"no interval ({found.why})"
+        return _of_rule(rule, points, RuleVerdict.INCONCLUSIVE, reason, **figures)
     best, worst = sorted((sign * found.lo, sign * found.hi))
     if best > sign * limit:
-        return RuleVerdict.FAIL, "the whole interval is beyond the limit"
+        reason = "the whole interval is beyond the limit"
+        return _of_rule(rule, points, RuleVerdict.FAIL, reason, **figures)
     if worst <= sign * limit:
-        return RuleVerdict.PASS, "the whole interval is within the limit"
-    return RuleVerdict.INCONCLUSIVE, "the interval holds the limit"
+        reason = "the whole interval is within the limit"
+        return _of_rule(rule, points, RuleVerdict.PASS, reason, **figures)
+    if found.share is not None:
+        allowed = limit if sign > 0 else 1 - limit
+        needed = found.share.needed_n(allowed)
+    else:
+        needed = _needed_n(found.n, found.value, end=found.hi if sign > 0 else found.lo, at=limit)
+    reason = f"the interval holds the limit; at this value {_would_tell(needed)}"
+    return _of_rule(
+        rule, points, RuleVerdict.INCONCLUSIVE, reason, needed_n=needed, **figures
+    )  # fmt: skip
 
 
-def _unmeasured(rule: Rule, points: Sequence[PointEvidence], why: str) -> RuleResult:
-    is_skipped = rule.if_unmeasured is IfUnmeasured.SKIP
-    verdict = RuleVerdict.SKIPPED if is_skipped else RuleVerdict.INCONCLUSIVE
-    return _result(rule.describe(), points, verdict, f"not measured: {why}", n=0)
+def _needed_n(n: int, value: float, *, end: float, at: float) -> int | None:
+    """How many would bring this end of the interval to `at`, the value staying where it is."""
+    reach, distance = abs(end - value), abs(at - value)
+    if not math.isfinite(reach) or not math.isfinite(distance) or distance == 0:
+        return None
+    needed = math.ceil(n * max(1.0, reach / distance) ** 2)
+    return needed if needed <= MOST_NEEDED else None
 
 
 # -- against a base -------------------------------------------------------------------------------
@@ -284,92 +364,119 @@ def _unmeasured(rule: Rule, points: Sequence[PointEvidence], why: str) -> RuleRe
 
 def _regression(rule: Rule, points: Sequence[PointEvidence], base: _Base) -> RuleResult:
     pairs = pair_points(base.at(points[0]), points)
-    if not pairs:
-        return _result(
-            rule.describe(), points, RuleVerdict.INCONCLUSIVE,
-            f"{base.run.source} has no point of this engine, rate and seed",
-        )  # fmt: skip
-    if not all(pair.has_same_prompts for pair in pairs):
-        return _result(
-            rule.describe(), points, RuleVerdict.INCONCLUSIVE,
-            "the base said other prompts at the same place of the plan",
-        )  # fmt: skip
-    if base.other_machine is not None:
-        return _result(
-            rule.describe(), points, RuleVerdict.INCONCLUSIVE,
-            f"the base comes from another machine ({base.other_machine})",
-        )  # fmt: skip
-    invalid = [pair.first for pair in pairs if pair.first.is_invalid]
-    if invalid:
-        return _result(
-            rule.describe(), points, RuleVerdict.INCONCLUSIVE,
-            f"the base is invalid at seed {invalid[0].seed}",
-        )  # fmt: skip
-    found = difference_of(
-        pairs,
-        metric_values(rule.metric) if rule.percent else share_values(rule.metric),
-        quantile_statistic(rule.percent) if rule.percent else mean_statistic,
-    )
-    if found.value is None or found.first is None:
+    obstacle = _obstacle(pairs, base)
+    if obstacle is not None:
+        return _of_rule(rule, points, RuleVerdict.INCONCLUSIVE, obstacle)
+    change = _share_change(rule, pairs) if rule.percent is None else _percentile_change(rule, pairs)
+    if change is None:
         return _unmeasured(rule, points, "no request has it on both sides")
-    if supported(found, rule.percent).lo is None:
+    if change.interval is None and rule.evidence is Evidence.INTERVAL:
         least = MIN_N_FOR_INTERVAL.get(rule.percent or 0, 2)
-        return _result(
-            rule.describe(), points, RuleVerdict.INCONCLUSIVE,
-            f"{found.num_pairs} pairs of requests are too few; {least} would be enough for an"
-            " interval", value=found.value, n=found.num_pairs, needed_n=least,
+        return _of_rule(
+            rule, points, RuleVerdict.INCONCLUSIVE,
+            f"{change.n} pairs of requests are too few; {least} would be enough for an interval",
+            value=change.value, n=change.n, needed_n=least, base=change.base,
         )  # fmt: skip
-    return _judge_difference(rule, points, found)
+    return _judge_change(rule, points, change)
 
 
-def _judge_difference(rule: Rule, points: Sequence[PointEvidence], found: Difference) -> RuleResult:
-    assert found.first is not None
-    assert found.lo is not None
-    assert found.hi is not None
-    assert found.value is not None
-    sign = -1.0 if rule.max_decrease is not None else 1.0
-    limit = _allowed(rule, found.first)
-    worse_lo, worse_hi = sorted((sign * found.lo, sign * found.hi))
-    figures = {
-        "value": found.value, "lo": found.lo, "hi": found.hi, "limit": sign * limit,
-        "n": found.num_pairs,
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """Of a figure against the base. `of_share`: what it rests on, where it is a share."""
+
+    value: float
+    base: float
+    n: int
+    interval: Interval | None
+    of_share: ShareChange | None = None
+
+
+def _share_change(rule: Rule, pairs: Sequence[PointPair]) -> _Change | None:
+    found = change_of_share(pairs, rule.metric)
+    if found is None:
+        return None
+    return _Change(found.value, found.first, found.n, found.interval, found)
+
+
+def _percentile_change(rule: Rule, pairs: Sequence[PointPair]) -> _Change | None:
+    assert rule.percent is not None
+    statistic = quantile_statistic(rule.percent)
+    found = supported(difference_of(pairs, metric_values(rule.metric), statistic), rule.percent)
+    if found.value is None or found.first is None:
+        return None
+    has_interval = found.lo is not None and found.hi is not None
+    interval = Interval(found.lo, found.hi) if has_interval else None  # type: ignore[arg-type]
+    return _Change(found.value, found.first, found.num_pairs, interval)
+
+
+def _obstacle(pairs: Sequence[PointPair], base: _Base) -> str | None:
+    """Why nothing can be held against this base, if so."""
+    if not pairs:
+        return f"{base.run.source} has no point of this engine, rate and seed"
+    if not all(pair.has_same_prompts for pair in pairs):
+        return "the base said other prompts at the same place of the plan"
+    if base.other_machine is not None:
+        return f"the base comes from another machine ({base.other_machine})"
+    invalid = [pair.first for pair in pairs if pair.first.is_invalid]
+    return f"the base is invalid at seed {invalid[0].seed}" if invalid else None
+
+
+def _judge_change(rule: Rule, points: Sequence[PointEvidence], change: _Change) -> RuleResult:
+    """Fail beyond the limit; pass where a larger regression would have been seen; else neither."""
+    interval = change.interval or Interval(change.value, change.value)
+    figures: dict[str, Any] = {
+        "value": change.value, "n": change.n, "base": change.base,
+        "lo": interval.lo, "hi": interval.hi,
     }  # fmt: skip
-    if worse_lo > limit:
-        return _result(
-            rule.describe(), points, RuleVerdict.FAIL,
-            "the whole interval of the difference is beyond the limit", **figures,
-        )  # fmt: skip
-    too_wide = _too_wide(rule, found, worse_lo, worse_hi)
-    if too_wide is not None:
+    if not math.isfinite(change.base):
+        reason = "the base does not reach this percentile, so nothing can be held against it"
+        return _of_rule(rule, points, RuleVerdict.INCONCLUSIVE, reason, **figures)
+    sign, limit = _sign(rule), rule.allowed_change(change.base)
+    unseen = rule.unseen_change(change.base)
+    figures["limit"] = sign * limit
+    if rule.evidence is Evidence.VALUE:
+        verdict = RuleVerdict.PASS if sign * change.value <= limit else RuleVerdict.FAIL
+        return _of_rule(rule, points, verdict, "by its value alone", **figures)
+    best, worst = sorted((sign * interval.lo, sign * interval.hi))
+    size = _size_words(rule, worst, change.base)
+    if best > limit:
+        reason = "the whole interval of the difference is beyond the limit"
+        return _of_rule(rule, points, RuleVerdict.FAIL, reason, **figures)
+    if worst <= unseen:
         reason = (
-            "the difference is known too coarsely to call it none; about"
-            f" {too_wide} requests would tell"
+            f"no regression beyond the limit is shown, and one of more than {size} is ruled out"
         )
-        return _result(
-            rule.describe(), points, RuleVerdict.INCONCLUSIVE, reason,
-            needed_n=too_wide, **figures,
-        )  # fmt: skip
-    return _result(
-        rule.describe(), points, RuleVerdict.PASS, "no regression beyond the limit is shown",
-        **figures,
+        return _of_rule(rule, points, RuleVerdict.PASS, reason, **figures)
+    needed = _needed_pairs(rule, change, best, worst)
+    reason = (
+        f"a regression of {size} is not ruled out, and one of"
+        f" {_size_words(rule, unseen, change.base)} must be; at this difference"
+        f" {_would_tell(needed)}"
+    )
+    return _of_rule(
+        rule, points, RuleVerdict.INCONCLUSIVE, reason, needed_n=needed, **figures
     )  # fmt: skip
 
 
-def _allowed(rule: Rule, base_value: float) -> float:
-    if rule.max_increase_percent is not None:
-        is_finite = math.isfinite(base_value)
-        return rule.max_increase_percent / 100 * abs(base_value) if is_finite else 0.0
-    limit = rule.max_increase if rule.max_increase is not None else rule.max_decrease
-    assert limit is not None
-    return limit
+def _needed_pairs(rule: Rule, change: _Change, best: float, worst: float) -> int | None:
+    """How many would show either a regression or the lack of one; both ends larger is worse."""
+    limit, unseen = rule.allowed_change(change.base), rule.unseen_change(change.base)
+    value = _sign(rule) * change.value
+    if change.of_share is not None and rule.max_decrease is None:
+        return change.of_share.needed_n(limit=limit, unseen=unseen)
+    enough = []
+    if value < unseen:
+        enough.append(_needed_n(change.n, value, end=worst, at=unseen))
+    if value > limit:
+        enough.append(_needed_n(change.n, value, end=best, at=limit))
+    return min((n for n in enough if n is not None), default=None)
 
 
-def _too_wide(rule: Rule, found: Difference, lo: float, hi: float) -> int | None:
-    """How many requests it would take, where the interval is wider than the rule allows."""
-    if rule.must_detect_percent is None or found.first is None or found.first == 0:
-        return None
-    allowed = rule.must_detect_percent / 100 * abs(found.first)
-    half = (hi - lo) / 2
-    if not np.isfinite(half) or half <= allowed:
-        return None
-    return math.ceil(found.num_pairs * (half / allowed) ** 2)
+def _size_words(rule: Rule, change: float, base_value: float) -> str:
+    """`12 ms (8 %)`; of a share in percentage points; of what is not reached, "any size"."""
+    if math.isinf(change):
+        return "any size"
+    if rule.unit == "share":
+        return f"{share(change).removesuffix(' %')} percentage points"
+    part = f" ({share(change / abs(base_value))})" if base_value else ""
+    return f"{quantity(change, rule.unit)}{part}"

@@ -14,15 +14,29 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from analysis.errors import RulesError
 from analysis.metrics import PointMetric, RequestMetric, registry
+from analysis.number_words import number, quantity
 from harness.config_errors import hint, read_yaml, validate
 
-__all__ = ["Evidence", "GateRules", "IfUnmeasured", "Rule", "Scope", "bundled_gates", "load_gate"]
+__all__ = [
+    "Evidence",
+    "GateRules",
+    "IfUnmeasured",
+    "Requirements",
+    "Rule",
+    "Scope",
+    "bundled_gates",
+    "load_gate",
+]
 
 _GATES_DIR = Path(__file__).resolve().parents[1] / "scenarios" / "gates"
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 _NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 # Point metrics whose per-request hits are known, so that a difference has an interval.
 PAIRED_SHARES = ("underrun_rate", "failure_rate")
+# What "no regression" must rule out where a rule does not say: of a percentile a rise by a quarter,
+# of a share one by five percentage points.
+_MUST_DETECT_PERCENT = 25.0
+_MUST_DETECT_SHARE = 0.05
 
 
 class Evidence(StrEnum):
@@ -61,8 +75,9 @@ class Rule(_Part):
     """One limit. Absolute: `max` or `min`. Against a base: `max_increase` or `max_decrease` in the
     metric's unit, or `max_increase_percent` of the base's figure.
 
-    `must_detect_percent`: with an interval of the difference wider than this share of the base's
-    figure on either side, "no regression" is not said.
+    A pass against a base says that nothing worse than `must_detect` (in the metric's unit) or
+    `must_detect_percent` (of the base's figure) could have stayed unseen; without either, 25 % for
+    a percentile and 0.05 for a share.
     """
 
     metric: str
@@ -72,6 +87,7 @@ class Rule(_Part):
     max_increase: _NotNegative | None = None
     max_decrease: _NotNegative | None = None
     max_increase_percent: _NotNegative | None = None
+    must_detect: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     must_detect_percent: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
     evidence: Evidence = Evidence.INTERVAL
     if_unmeasured: IfUnmeasured = IfUnmeasured.INCONCLUSIVE
@@ -86,6 +102,24 @@ class Rule(_Part):
     def percent(self) -> int | None:
         """50, 95 or 99; None for a figure of a whole point."""
         return None if self.statistic is None else int(self.statistic[1:])
+
+    def allowed_change(self, base_value: float) -> float:
+        """How much worse than the base may be, in the metric's unit."""
+        if self.max_increase_percent is not None:
+            return self.max_increase_percent / 100 * abs(base_value)
+        limit = self.max_increase if self.max_increase is not None else self.max_decrease
+        assert limit is not None
+        return limit
+
+    def unseen_change(self, base_value: float) -> float:
+        """How much worse may stay unseen and the rule still pass; at least what is allowed."""
+        if self.must_detect is not None:
+            unseen = self.must_detect
+        elif self.percent is None:
+            unseen = _MUST_DETECT_SHARE
+        else:
+            unseen = (self.must_detect_percent or _MUST_DETECT_PERCENT) / 100 * abs(base_value)
+        return max(unseen, self.allowed_change(base_value))
 
     @model_validator(mode="after")
     def _is_a_metric(self) -> Rule:
@@ -118,19 +152,38 @@ class Rule(_Part):
             )
         return self
 
+    @model_validator(mode="after")
+    def _says_once_what_it_must_detect(self) -> Rule:
+        if self.must_detect is None and self.must_detect_percent is None:
+            return self
+        if not self.is_regression:
+            raise ValueError("must_detect is for rules against a base")
+        if self.must_detect is not None and self.must_detect_percent is not None:
+            raise ValueError("a rule takes must_detect or must_detect_percent, not both")
+        if self.must_detect_percent is not None and self.statistic is None:
+            raise ValueError(
+                f"must_detect_percent is of the base's figure, and a {self.metric} of the base may"
+                " be 0; say must_detect: 0.05 for five percentage points"
+            )
+        return self
+
     def describe(self) -> str:
         """The rule in one line."""
         name = f"{self.statistic} {self.metric}" if self.statistic else self.metric
-        unit = registry()[self.metric].unit
         for limit, words in (
-            (self.max, "at most {} {}"),
-            (self.min, "at least {} {}"),
-            (self.max_increase, "no more than {} {} above the base"),
-            (self.max_decrease, "no more than {} {} below the base"),
+            (self.max, "at most {}"),
+            (self.min, "at least {}"),
+            (self.max_increase, "no more than {} above the base"),
+            (self.max_decrease, "no more than {} below the base"),
         ):
             if limit is not None:
-                return f"{name} {words.format(f'{limit:g}', unit)}"
-        return f"{name} no more than {self.max_increase_percent:g} % above the base"
+                return f"{name} {words.format(quantity(limit, self.unit))}"
+        return f"{name} no more than {number(self.max_increase_percent)} % above the base"
+
+    @property
+    def unit(self) -> str:
+        """The metric's."""
+        return registry()[self.metric].unit
 
 
 class GateRules(_Part):

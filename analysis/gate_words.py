@@ -8,6 +8,8 @@ from xml.etree import ElementTree
 
 from analysis.evidence import SIMULATED_NOTE
 from analysis.gate import GateVerdict, RuleResult, RuleVerdict
+from analysis.number_words import quantity
+from analysis.stats.beyond import ClusteredShare
 from harness.records import RunKind
 
 __all__ = ["gate_json", "gate_junit", "gate_markdown", "gate_text"]
@@ -21,7 +23,10 @@ _SIGNS = {
 
 
 def gate_text(found: GateVerdict) -> str:
-    """For a terminal: the answer, then every rule that is not simply met."""
+    """For a terminal: the answer, then every rule that is not simply met.
+
+    One that was met against a base says what it could have seen, so it is told as well.
+    """
     lines = [f"gate {found.gate}: {_SIGNS[found.verdict]} ({_counts(found)})"]
     if found.is_simulated:
         lines.append(f"  {SIMULATED_NOTE}")
@@ -29,7 +34,7 @@ def gate_text(found: GateVerdict) -> str:
         f"  {_SIGNS[result.verdict]}: {_place(result)}: {result.rule}: {_figures(result)}"
         f"{result.reason}"
         for result in found.results
-        if result.verdict is not RuleVerdict.PASS
+        if result.verdict is not RuleVerdict.PASS or result.base is not None
     )
     lines.extend(f"  note: the base differs: {note}" for note in found.notes)
     return "\n".join(lines) + "\n"
@@ -109,19 +114,26 @@ def _place(result: RuleResult) -> str:
 
 
 def _figures(result: RuleResult) -> str:
-    """`512.3 [480.1, 560.0] against 500, n = 120, ` or nothing."""
+    """`512.3 ms [480.1 ms, 560 ms] against 500 ms, n = 120, ` or nothing."""
     if result.value is None:
         return ""
-    text = _number(result.value)
+    is_change = result.base is not None
+    text = _number(result.value, result.unit, is_change=is_change)
     if result.lo is not None and result.hi is not None:
-        text += f" [{_number(result.lo)}, {_number(result.hi)}]"
+        lo, hi = (_number(end, result.unit, is_change=is_change) for end in (result.lo, result.hi))
+        text += f" [{lo}, {hi}]"
     if result.limit is not None:
-        text += f" against {_number(result.limit)}"
+        text += f" against {_number(result.limit, result.unit, is_change=is_change)}"
+    if result.base is not None:
+        text += f", base {_number(result.base, result.unit)}"
     return f"{text}, n = {result.n}, "
 
 
-def _number(value: float) -> str:
-    return "not reached" if math.isinf(value) else f"{value:.4g}"
+def _number(value: float, unit: str, *, is_change: bool = False) -> str:
+    text = quantity(value, unit)
+    if is_change and unit == "share":
+        text = text.replace(" %", " points")
+    return f"+{text}" if is_change and value > 0 and math.isfinite(value) else text
 
 
 def _result_json(result: RuleResult) -> dict[str, Any]:
@@ -131,14 +143,26 @@ def _result_json(result: RuleResult) -> dict[str, Any]:
         "rate_rps": result.rate_rps,
         "verdict": result.verdict.value,
         "reason": result.reason,
+        "unit": result.unit,
         "value": _finite(result.value),
         "lo": _finite(result.lo),
         "hi": _finite(result.hi),
         "limit": _finite(result.limit),
+        "base": _finite(result.base),
+        "beyond": _beyond_json(result.beyond),
         "status": _status(result.value),
         "n": result.n,
         "needed_n": result.needed_n,
     }
+
+
+def _beyond_json(found: ClusteredShare | None) -> dict[str, Any] | None:
+    """Of a percentile: the share of requests beyond its limit, which is what was judged."""
+    if found is None:
+        return None
+    return {
+        "num": found.num_hits, "n": found.n, "value": found.value, "lo": found.lo, "hi": found.hi,
+    }  # fmt: skip
 
 
 def _finite(value: float | None) -> float | None:

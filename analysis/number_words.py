@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-__all__ = ["NOT_MEASURED", "count", "figure", "number", "rate", "share", "share_of"]
+import math
+
+__all__ = ["NOT_MEASURED", "count", "figure", "number", "quantity", "rate", "share", "share_of"]
 
 NOT_MEASURED = "not measured"
 
@@ -18,6 +20,13 @@ def figure(value: float, digits: int) -> str:
 def number(value: float | None, unit: str = "") -> str:
     """Four significant digits at most."""
     return NOT_MEASURED if value is None else f"{figure(value, 4)} {unit}".rstrip()
+
+
+def quantity(value: float | None, unit: str) -> str:
+    """With its unit, a share as a percentage; +-inf is a failure's latency."""
+    if value is not None and math.isinf(value):
+        return "not reached"
+    return share(value) if unit == "share" else number(value, unit)
 
 
 def rate(value: float | None) -> str:

@@ -21,10 +21,12 @@ from analysis.stats.bootstrap import (
     paired_difference,
     unpaired_difference,
 )
+from analysis.stats.share_change import ShareChange, share_change
 
 __all__ = [
     "PointPair",
     "Values",
+    "change_of_share",
     "difference_of",
     "metric_values",
     "pair_points",
@@ -114,6 +116,16 @@ def difference_of(
             statistic,
             seed=seed,
         )
+    return paired_difference(_aligned(sides), statistic, seed=seed)
+
+
+def change_of_share(pairs: Sequence[PointPair], name: str) -> ShareChange | None:
+    """How a share changed over all seeds, with an interval that has a width at 0 of n too."""
+    values = share_values(name)
+    return share_change(_aligned([(values(pair.first), values(pair.second)) for pair in pairs]))
+
+
+def _aligned(sides: Sequence[tuple[dict[int, float], dict[int, float]]]) -> list[PairedSample]:
     samples = []
     for ours, theirs in sides:
         shared = sorted(ours.keys() & theirs.keys())
@@ -123,7 +135,7 @@ def difference_of(
                 np.array([theirs[index] for index in shared], dtype=np.float64),
             )
         )
-    return paired_difference(samples, statistic, seed=seed)
+    return samples
 
 
 def _in_order(values: dict[int, float]) -> FloatArray:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import textwrap
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -11,10 +14,12 @@ import pytest
 from analysis.errors import NotComparableError, RulesError
 from analysis.evidence import load_evidence, write_baseline
 from analysis.gate import RuleVerdict, judge
-from analysis.gate_rules import bundled_gates, load_gate
+from analysis.gate_rules import Requirements, Rule, Scope, bundled_gates, load_gate
 from analysis.gate_words import gate_json, gate_junit, gate_markdown, gate_text
 from engines.outcomes import TransportOutcome
 from tests.builders.sweeps import Reply, gamma_engine, sweep
+
+README = Path(__file__).resolve().parents[2] / "analysis" / "README.md"
 
 
 def rules_of(tmp_path, text: str):
@@ -64,14 +69,17 @@ def lost(share: int):
     ("limit", "verdict"),
     [(60, RuleVerdict.PASS), (20, RuleVerdict.FAIL), (38.5, RuleVerdict.INCONCLUSIVE)],
 )
-def test_percentile_is_judged_by_its_whole_interval(tmp_path, steady, limit, verdict):
-    """p95 of about 38 ms: clearly within 60, clearly beyond 20, and 38.5 is inside its interval."""
+def test_percentile_is_judged_by_the_share_of_requests_beyond(tmp_path, steady, limit, verdict):
+    """p95 of about 38 ms: none is above 60, nearly all are above 20, and about 5 % above 38.5."""
     found = judge(steady, one_rule(tmp_path, f"metric: audible_ttfa, statistic: p95, max: {limit}"))
     (result,) = [r for r in found.results if "audible" in r.rule]
 
     assert verdict is result.verdict is found.verdict
-    assert result.lo < result.value < result.hi
-    assert 240 == result.n
+    assert 240 == result.n == result.beyond.n
+    assert (result.beyond.lo > 0.05, result.beyond.hi <= 0.05) == (
+        verdict is RuleVerdict.FAIL,
+        verdict is RuleVerdict.PASS,
+    )
 
 
 def test_inconclusive_says_how_many_requests_would_tell(tmp_path, steady):
@@ -80,7 +88,7 @@ def test_inconclusive_says_how_many_requests_would_tell(tmp_path, steady):
     (result,) = [r for r in found.results if "audible" in r.rule]
 
     assert result.needed_n > result.n
-    assert f"about {result.needed_n} requests" in gate_text(found)
+    assert f"about {result.needed_n:,} requests" in gate_text(found)
 
 
 def test_too_few_requests_are_inconclusive_with_the_least_number(tmp_path, short):
@@ -129,6 +137,25 @@ def test_lower_limit_is_judged_the_other_way_round(tmp_path, steady):
     """At least 99 % of replies must play without a gap."""
     met = "metric: pass_rate_0ms, min: 0.9, evidence: value"
     missed = "metric: start_delay_for_1_percent, min: 50, evidence: value"
+
+    assert RuleVerdict.PASS is judge(steady, one_rule(tmp_path, met)).verdict
+    assert RuleVerdict.FAIL is judge(steady, one_rule(tmp_path, missed)).verdict
+
+
+def test_few_requests_can_fail_a_percentile(tmp_path):
+    """41 of an engine that takes 30 ms against a limit of 31: far too many are above."""
+    run = load_evidence(sweep(tmp_path, {"tts": gamma_engine(num_requests=41)}))
+    found = judge(run, one_rule(tmp_path, "metric: audible_ttfa, statistic: p95, max: 31"))
+    (result,) = [r for r in found.results if "audible" in r.rule]
+
+    assert RuleVerdict.FAIL is result.verdict
+    assert f"({result.beyond.num_hits} of 41) of requests above 31 ms" in gate_text(found)
+
+
+def test_lower_limit_of_a_percentile_counts_what_is_below(tmp_path, steady):
+    """Every second request plays less than 30 ms after dispatch; half of them may, 5 % may not."""
+    met = "metric: audible_ttfa, statistic: p50, min: 20"
+    missed = "metric: audible_ttfa, statistic: p50, min: 40"
 
     assert RuleVerdict.PASS is judge(steady, one_rule(tmp_path, met)).verdict
     assert RuleVerdict.FAIL is judge(steady, one_rule(tmp_path, missed)).verdict
@@ -266,6 +293,62 @@ def test_more_failures_than_the_base_are_a_regression(tmp_path, base):
     assert RuleVerdict.FAIL is verdict_of(found, "failure_rate")
 
 
+def gate_of(tmp_path, rule: str, engine, *, base, seeds=(1, 2, 3)):
+    """The answer of one rule for an engine, and its result."""
+    run = load_evidence(sweep(tmp_path, {"tts": engine}, seeds=seeds))
+    rules = rules_of(tmp_path, f"require: {{load: any}}\nrules:\n  - {{{rule}}}\n")
+    found = judge(run, rules, base=base)
+    return found, found.results[-1]
+
+
+def test_percentile_that_is_no_longer_reached_is_no_pass(tmp_path, base):
+    """One in 21 fails now: p95 is finite or not by chance, and nobody may call that no worse."""
+    rule = "metric: audible_ttfa, statistic: p95, max_increase_percent: 10, must_detect_percent: 50"
+    found, result = gate_of(tmp_path, rule, lost(21), base=base)
+
+    assert math.isinf(result.hi)
+    assert RuleVerdict.INCONCLUSIVE is result.verdict
+    assert "a regression of any size is not ruled out" in gate_text(found)
+
+
+def test_base_that_does_not_reach_the_percentile_is_no_base(tmp_path):
+    """Both fail one in five; nothing could be worse than that, so nothing is shown."""
+    failing = load_evidence(sweep(tmp_path, {"tts": lost(5)}, seeds=(1, 2, 3)))
+    (tmp_path / "again").mkdir()
+    _, result = gate_of(tmp_path / "again", NO_WORSE, lost(5), base=failing)
+
+    assert RuleVerdict.INCONCLUSIVE is result.verdict
+    assert "the base does not reach" in result.reason
+
+
+def test_few_more_failures_are_neither_a_regression_nor_none(tmp_path, base):
+    """2 of 60 against none: up to 11 points are possible, and none are."""
+    rule = "metric: failure_rate, max_increase: 0"
+    found, result = gate_of(tmp_path, rule, lost(30), base=base, seeds=(1,))
+
+    assert (RuleVerdict.INCONCLUSIVE, 60) == (result.verdict, result.n)
+    assert result.lo < 0 < 0.1 < result.hi
+    assert "percentage points is not ruled out" in gate_text(found)
+
+
+def test_pass_says_which_regression_would_have_been_seen(tmp_path, steady, base):
+    """With its size and its share of the base's figure."""
+    found = judge(steady, one_rule(tmp_path, NO_WORSE), base=base)
+    (result,) = [r for r in found.results if "audible" in r.rule]
+
+    assert 0 < result.hi < 0.25 * result.base
+    assert f"one of more than {result.hi:.4g} ms (" in gate_text(found)
+    assert "is ruled out" in gate_text(found)
+
+
+def test_value_alone_may_be_asked_for_against_a_base(tmp_path, base):
+    """40 requests have no interval of p95; 10 ms later is beyond 5 ms all the same."""
+    rule = "metric: audible_ttfa, statistic: p95, max_increase: 5, evidence: value"
+    slow = gamma_engine(num_requests=40, shift_ms=10)
+
+    assert RuleVerdict.FAIL is gate_of(tmp_path, rule, slow, base=base, seeds=(1,))[1].verdict
+
+
 def test_base_from_another_machine_is_inconclusive_unless_allowed(tmp_path, base):
     """Another processor may be the whole difference."""
     slow = gamma_engine(num_requests=80, shift_ms=10)
@@ -352,6 +435,12 @@ def test_file_that_is_no_baseline_is_refused(tmp_path, text):
         ("metric: audible_ttfa, statistic: p95, maximum: 1", "maximum: unknown key"),
         ("metric: wer, max_increase: 0", "cannot be held against a base"),
         ("metric: audible_ttfa, statistic: p95, max_increase: -1", "max_increase"),
+        ("metric: failure_rate, max: 1, must_detect: 0.1", "is for rules against a base"),
+        ("metric: failure_rate, max_increase: 0, must_detect_percent: 5", "say must_detect"),
+        (
+            "metric: ttfp, statistic: p50, max_increase: 0, must_detect: 1, must_detect_percent: 1",
+            "not both",
+        ),
     ],
 )
 def test_wrong_rule_is_one_line(tmp_path, rule, words):
@@ -408,6 +497,16 @@ def test_gate_that_matches_no_point_is_a_mistake(tmp_path, steady):
         judge(steady, rules)
 
 
+@pytest.mark.parametrize(
+    "key", [*Rule.model_fields, *Scope.model_fields, *Requirements.model_fields]
+)
+def test_every_key_of_a_rule_is_documented(key):
+    """Where the README of the package says how to add a gate."""
+    chapter = README.read_text(encoding="utf-8").split("## To add a gate")[1].split("\n## ")[0]
+
+    assert f"`{key}" in chapter
+
+
 # -- as told --------------------------------------------------------------------------------------
 
 
@@ -432,4 +531,21 @@ def test_answer_is_told_alike_in_every_form(tmp_path, steady):
     assert ("fail", 1) == (stored["verdict"], stored["exit_code"])
     assert gate_text(found).startswith("gate test: FAIL (3 pass, 1 FAIL, 1 skipped)")
     assert "## Gate test: FAIL" in gate_markdown(found)
+    assert "ms" == stored["results"][2]["unit"]
     assert 5 == gate_markdown(found).count("| tts |")
+
+
+def test_figures_have_units_and_no_powers_of_ten(tmp_path, steady):
+    """12,345,678 ms are written out, and a share is a percentage."""
+    rules = rules_of(
+        tmp_path,
+        """
+        rules:
+          - {metric: audible_ttfa, statistic: p50, min: 12345678}
+          - {metric: failure_rate, max: 0.00001}
+        """,
+    )
+    text = gate_text(judge(steady, rules))
+
+    assert "p50 audible_ttfa at least 12350000 ms: " in text
+    assert "failure_rate at most 0.001 %: 0 % [0 %, 1.5 %] against 0.001 %, n = 240" in text

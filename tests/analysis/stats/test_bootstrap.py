@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from analysis.gate_rules import load_gate
 from analysis.stats.bootstrap import (
     PairedSample,
     interval_over_seeds,
@@ -152,3 +153,36 @@ def test_false_alarms_and_power_of_a_regression_rule():
 
     assert alarms <= 80
     assert seen >= 400
+
+
+@pytest.mark.bench
+@pytest.mark.timeout(1800)
+def test_answers_of_the_bundled_regression_rules():
+    """The table of METRICS.md: one seed of 88 requests, as the README's chapter on CI sends them.
+
+    Equal engines and one that takes a fifth, a half or twice as long, of a narrow and of a wide
+    distribution, by the two latency rules of no-regression.
+    """
+    gate = load_gate("no-regression")
+    false = 0.0
+    for shape, num in ((40, 1000), (4, 1000)):
+        for rule in gate.rules[:2]:
+            for factor in (1.0, 1.2, 1.5, 2.0):
+                words = [_answer(rule, i, shape=shape, factor=factor) for i in range(num)]
+                shares = [words.count(word) / num for word in ("pass", "fail", "inconclusive")]
+                false = max(false, shares[1]) if factor == 1.0 else false
+                cells = " | ".join(f"{each:.1%}" for each in shares)
+                print(f"| {shape} | {rule.statistic} | x {factor:g} | {cells} |", flush=True)
+
+    assert false <= 0.04
+
+
+def _answer(rule, repeat: int, *, shape: int, factor: float) -> str:
+    random = np.random.default_rng([repeat, shape])
+    first, second = random.gamma(shape, 1 / shape, (2, 88))
+    found = paired_difference(
+        [PairedSample(first, factor * second)], quantile_statistic(rule.percent), num_resamples=500
+    )
+    if found.lo > rule.allowed_change(found.first):
+        return "fail"
+    return "pass" if found.hi <= rule.unseen_change(found.first) else "inconclusive"
