@@ -11,17 +11,24 @@ from engines.base import EngineInfo, HttpTarget, Probe, ProbeReply
 from engines.config_errors import show
 from engines.credentials import Credentials
 from engines.http_contract import IdentitySpec, LookupSpec, ProbeSpec
+from engines.params import address_hint
 from engines.pointer import find
 from engines.redact import one_line
 
 __all__ = ["build_probe"]
 
+_NO_ROUTE = frozenset({404, 405})
 # Statuses under which a server does not show who it is: starting up, or a key is missing.
 _CANNOT_TELL = frozenset({401, 403, 429, 500, 502, 503, 504})
 
 
-def build_probe(engine: str, spec: ProbeSpec, *, base_url: str, credentials: Credentials) -> Probe:
-    """The probe calls at this http(s) address, with a parser for the replies."""
+def build_probe(
+    engine: str, spec: ProbeSpec, *, base_url: str, route: str, credentials: Credentials
+) -> Probe:
+    """The probe calls at this http(s) address, with a parser for the replies.
+
+    `route` is the path of a speech request, by which an address that holds a part of it is known.
+    """
     headers = (
         ("Accept", "application/json"),
         ("Accept-Encoding", "identity"),
@@ -35,13 +42,24 @@ def build_probe(engine: str, spec: ProbeSpec, *, base_url: str, credentials: Cre
     )
     return Probe(
         calls={name: get(url=f"{base_url}{path}") for name, path in spec.calls.items()},
-        parse=partial(_parse, engine, spec, secrets=credentials.secrets),
+        parse=partial(
+            _parse,
+            engine,
+            spec,
+            hint=address_hint(base_url, f"{base_url}{route}"),
+            secrets=credentials.secrets,
+        ),
         metrics=None if spec.metrics is None else get(url=f"{base_url}{spec.metrics}"),
     )
 
 
 def _parse(
-    engine: str, probe: ProbeSpec, replies: Sequence[ProbeReply], *, secrets: tuple[str, ...]
+    engine: str,
+    probe: ProbeSpec,
+    replies: Sequence[ProbeReply],
+    *,
+    hint: str,
+    secrets: tuple[str, ...],
 ) -> EngineInfo:
     """Read the replies to all calls; what the server did not say stays empty."""
     if not probe.calls:
@@ -50,6 +68,9 @@ def _parse(
     documents = {name: _document(reply) for name, reply in by_name.items()}
     is_ready, reason = _readiness(probe, by_name, documents)
     is_match, mismatch = _identity(probe.identity, by_name, documents)
+    if hint and all(reply.status in _NO_ROUTE for reply in replies):
+        said = ", ".join(f"{reply.status} to {probe.calls[reply.name]}" for reply in replies)
+        is_ready, is_match, mismatch = False, False, f"below it, HTTP says {said}; {hint}"
     return EngineInfo(
         contract=engine,
         is_ready=is_ready,
@@ -69,9 +90,10 @@ def _readiness(
 ) -> tuple[bool, str]:
     rule = probe.ready
     if rule is None:
-        for name, answer in replies.items():
-            if answer.status is not None and answer.status < 500:
-                return True, f"{name} answered {answer.status}; readiness itself cannot be asked"
+        answers = [r for r in replies.values() if r.status is not None and r.status < 500]
+        if answers:
+            best = min(answers, key=lambda answer: answer.status or 0)
+            return True, f"{best.name} answered {best.status}; readiness itself cannot be asked"
     asked = rule.call if rule else next(iter(replies), "")
     reply = replies.get(asked)
     if reply is None:

@@ -136,7 +136,11 @@ class HttpStreamAdapter:
     def probe(self) -> Probe:
         """The contract's calls, below this base URL."""
         return build_probe(
-            self.name, self.contract.probe, base_url=self.base_url, credentials=self._credentials
+            self.name,
+            self.contract.probe,
+            base_url=self.base_url,
+            route=self.contract.request.path,
+            credentials=self._credentials,
         )
 
 

@@ -13,7 +13,14 @@ from engines.config_errors import hint, show
 from engines.errors import ContractError
 from engines.http_contract import FieldSpec, ValueType
 
-__all__ = ["check_base_url", "check_params", "check_text", "is_loopback", "resolve_values"]
+__all__ = [
+    "address_hint",
+    "check_base_url",
+    "check_params",
+    "check_text",
+    "is_loopback",
+    "resolve_values",
+]
 
 _IS_OF_TYPE: Mapping[ValueType, Callable[[Any], bool]] = {
     ValueType.STRING: lambda value: isinstance(value, str),
@@ -49,6 +56,22 @@ def check_base_url(url: str, *, engine: str, schemes: Sequence[str] = ("http", "
             "environment)"
         )
     return url.rstrip("/")
+
+
+def address_hint(base_url: str, url: str) -> str:
+    """What to change where an address ends as the contract's own path begins, else nothing.
+
+    `http://h/v1` is the habit of clients that add `/audio/speech` to it; contracts name the whole
+    path. `url` is where a request goes.
+    """
+    base = urlsplit(base_url).path
+    own = urlsplit(url).path.removeprefix(base)
+    steps = own.split("/")
+    for num in range(len(steps), 1, -1):
+        repeated = "/".join(steps[:num])
+        if base and base.endswith(repeated):
+            return f"drop {repeated} from the base URL: this contract adds {own} itself"
+    return ""
 
 
 def check_params(

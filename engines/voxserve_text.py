@@ -227,6 +227,7 @@ class VoxserveTextAdapter(CodedAdapter):
             self.name,
             self._contract.probe,
             base_url=self.base_url,
+            route=self._contract.request.path,
             credentials=Credentials(),
         )
 

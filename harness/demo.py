@@ -136,6 +136,8 @@ def demo_scenario(
             "drain_s": 10.0 + 2 * max(0.0, shape.utilisations[-1] - 1) * arrivals_s,
         },
         "prompts": {"set": "voice-agent", "tags": list(DEMO_TAGS)},
+        # The requests that gave `service_s` have shown it already.
+        "preflight": False,
     }
     return parse_scenario(data, where="demo", base_dir=Path.cwd())
 

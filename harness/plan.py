@@ -19,13 +19,22 @@ from engines.base import (
 from engines.errors import EngineError
 from engines.redact import redact_url
 from harness.errors import AuthorizationError, ScenarioError
-from harness.preflight import FileLimits, SystemFileLimits, check_descriptors, check_ports
+from harness.machine_limits import FileLimits, SystemFileLimits, check_descriptors, check_ports
 from harness.prompts import PromptSet, load_prompts
 from harness.safety import Estimate, Resolve, authorize, estimate_load, system_resolve
 from harness.scenario import Point, Scenario
 from harness.schedule import Schedule, build_schedule
 
-__all__ = ["Consent", "RunPlan", "plan_points", "plan_run", "redacted", "redactor", "user_agent"]
+__all__ = [
+    "Consent",
+    "RunPlan",
+    "engines_ahead",
+    "plan_points",
+    "plan_run",
+    "redacted",
+    "redactor",
+    "user_agent",
+]
 
 _HIDDEN = "***"
 _MIN_SECRET_CHARS = 4
@@ -104,6 +113,7 @@ def plan_run(
         schedules,
         prompts=prompts,
         base_urls={point.point_id: adapters[point.engine].base_url for point in chosen},
+        ahead=[adapters[label].base_url for label in engines_ahead(scenario, chosen)],
         resolve=resolve,
     )
     authorize(estimates, scenario.authorization)
@@ -119,6 +129,13 @@ def plan_run(
         secrets,
         are_commands_allowed=consent.allow_commands,
     )
+
+
+def engines_ahead(scenario: Scenario, points: Sequence[Point]) -> tuple[str, ...]:
+    """Labels of the engines that are sent one request before the load: those that are loaded."""
+    if not scenario.preflight:
+        return ()
+    return tuple(dict.fromkeys(point.engine for point in points))
 
 
 def plan_points(

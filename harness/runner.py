@@ -11,17 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
-from engines.base import Buffer, EngineInfo
+from engines.base import Buffer
 from harness.clock import RunClock
 from harness.dispatcher import Progress, run_point
 from harness.environment import Environment
-from harness.errors import RunFolderError, RunInterruptedError
+from harness.errors import RunFolderError
+from harness.first_contact import Contact, contact_engines
+from harness.machine_limits import check_writable
+from harness.observer import RunObserver, SilentObserver
 from harness.plan import RunPlan, redacted, redactor
-from harness.point_settings import point_settings, wire_settings
-from harness.preflight import check_writable
-from harness.probe import identify
+from harness.point_settings import point_settings
 from harness.records import (
     Phase,
     PointRecord,
@@ -40,49 +41,11 @@ from harness.settings import PointSettings
 from harness.store import RunWriter, open_run
 
 __all__ = [
-    "RunObserver",
     "RunResult",
-    "SilentObserver",
     "check_folder",
     "remaining_points",
     "run_scenario",
 ]
-
-
-class RunObserver(Protocol):
-    """Who is told how a run goes; called on the loop, so it must be quick."""
-
-    def on_waiting(self, engine: str, reason: str) -> None:
-        """An engine is not ready yet."""
-        ...
-
-    def on_engine(self, engine: str, info: EngineInfo) -> None:
-        """An engine is there and said who it is."""
-        ...
-
-    def on_point(self, point: Point, schedule: Schedule) -> None:
-        """A point begins."""
-        ...
-
-    def on_progress(self, progress: Progress) -> None:
-        """Four times a second."""
-        ...
-
-
-class SilentObserver:
-    """Hears everything and says nothing."""
-
-    def on_waiting(self, engine: str, reason: str) -> None:
-        """Nothing."""
-
-    def on_engine(self, engine: str, info: EngineInfo) -> None:
-        """Nothing."""
-
-    def on_point(self, point: Point, schedule: Schedule) -> None:
-        """Nothing."""
-
-    def on_progress(self, progress: Progress) -> None:
-        """Nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +122,9 @@ async def run_scenario(
         is_kernel_stamped: False does without the kernel's receive stamps, as other systems must.
 
     Raises:
-        EngineNotReadyError: an engine is unreachable, not ready, or another server.
-        RunInterruptedError: stopped before anything was sent; there is no folder.
+        EngineNotReadyError: an engine is unreachable, not ready, another server, or refuses what
+            every request would be refused for.
+        RunInterruptedError: stopped before the load; there is no folder.
         RunFolderError: the folder exists, or the disk failed; what was stored can be recovered.
     """
     observer = observer or SilentObserver()
@@ -168,12 +132,11 @@ async def run_scenario(
     if not is_resumed:
         check_folder(folder)
     clock = RunClock()
-    infos = await _identify_all(plan, clock, observer, stop)
-    if is_resumed:
-        writer = _resumed(plan, folder, clock, environment=environment, command=command)
-    else:
-        head = _head(plan, infos, clock=clock, environment=environment, command=command)
-        writer = RunWriter.create(folder, head, plan.schedules, redact=redactor(plan.secrets))
+    contacts = await contact_engines(plan, clock=clock, observer=observer, stop=stop)
+    open_folder = _resumed if is_resumed else _created
+    writer = open_folder(
+        plan, folder, clock, contacts=contacts, environment=environment, command=command
+    )
     rule = StopRule(_max_error_share(plan))
     run = _Run(
         plan,
@@ -305,37 +268,23 @@ class _Run:
 # -- before the first point ------------------------------------------------------------------------
 
 
-async def _identify_all(
-    plan: RunPlan, clock: RunClock, observer: RunObserver, stop: asyncio.Event
-) -> dict[str, EngineInfo]:
-    """Ask every engine; a stop in the meantime ends the run before it has begun."""
-    settings = wire_settings(plan.scenario, rate_rps=1.0, user_agent=plan.user_agent)
-    infos: dict[str, EngineInfo] = {}
-    stopped = asyncio.ensure_future(stop.wait())
-    try:
-        for label, adapter in plan.adapters.items():
-            asked = asyncio.ensure_future(
-                identify(
-                    adapter,
-                    settings=settings,
-                    clock=clock,
-                    on_waiting=partial(observer.on_waiting, label),
-                )
-            )
-            await asyncio.wait((asked, stopped), return_when=asyncio.FIRST_COMPLETED)
-            if not asked.done():
-                asked.cancel()
-                raise RunInterruptedError("stopped while waiting for an engine; nothing was sent")
-            infos[label] = asked.result()
-            observer.on_engine(label, infos[label])
-    finally:
-        stopped.cancel()
-    return infos
+def _created(
+    plan: RunPlan,
+    folder: Path,
+    clock: RunClock,
+    *,
+    contacts: Mapping[str, Contact],
+    environment: Environment,
+    command: Sequence[str],
+) -> RunWriter:
+    """Open a new folder."""
+    head = _head(plan, contacts, clock=clock, environment=environment, command=command)
+    return RunWriter.create(folder, head, plan.schedules, redact=redactor(plan.secrets))
 
 
 def _head(
     plan: RunPlan,
-    infos: Mapping[str, EngineInfo],
+    contacts: Mapping[str, Contact],
     *,
     clock: RunClock,
     environment: Environment,
@@ -350,7 +299,8 @@ def _head(
         created_utc=clock.anchor_utc,
         scenario=redacted(plan.scenario.resolved(), redact),
         engines=[
-            redacted(_engine_entry(plan, label, info), redact) for label, info in infos.items()
+            redacted(_engine_entry(plan, label, contact), redact)
+            for label, contact in contacts.items()
         ],
         points=[_planned(point, schedule) for point, schedule in pairs],
         versions=environment.versions,
@@ -366,8 +316,8 @@ def _head(
     )
 
 
-def _engine_entry(plan: RunPlan, label: str, info: EngineInfo) -> dict[str, Any]:
-    spec, adapter = plan.scenario.engine(label), plan.adapters[label]
+def _engine_entry(plan: RunPlan, label: str, contact: Contact) -> dict[str, Any]:
+    spec, adapter, info = plan.scenario.engine(label), plan.adapters[label], contact.info
     return {
         "name": label,
         "contract": spec.contract,
@@ -377,7 +327,12 @@ def _engine_entry(plan: RunPlan, label: str, info: EngineInfo) -> dict[str, Any]
         "capabilities": {
             f.name: getattr(adapter.capabilities, f.name) for f in fields(adapter.capabilities)
         },
+        "preflight": _preflight_entry(contact),
     }
+
+
+def _preflight_entry(contact: Contact) -> dict[str, Any] | None:
+    return None if contact.preflight is None else asdict(contact.preflight)
 
 
 def _planned(point: Point, schedule: Schedule) -> PointRecord:
@@ -447,18 +402,24 @@ def _resumed(
     folder: Path,
     clock: RunClock,
     *,
+    contacts: Mapping[str, Contact],
     environment: Environment,
     command: Sequence[str],
 ) -> RunWriter:
     """Open a closed run for the points of this plan."""
     new_plans = _plans_to_add(open_run(folder).record, plan)
-    writer = RunWriter.resume(folder, new_plans, redact=redactor(plan.secrets))
+    redact = redactor(plan.secrets)
+    writer = RunWriter.resume(folder, new_plans, redact=redact)
     _go_on(writer.run, clock)
     writer.run.resumes.append(
         {
             "resumed_utc": clock.anchor_utc,
-            "command": redacted(list(command), redactor(plan.secrets)),
+            "command": redacted(list(command), redact),
             "revision": environment.revision,
+            "preflight": {
+                label: redacted(_preflight_entry(contact), redact)
+                for label, contact in contacts.items()
+            },
         }
     )
     return writer

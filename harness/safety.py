@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -45,7 +45,10 @@ Resolve = Callable[[str], Sequence[str]]
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a run would send to one host. `cost` is None where the scenario names no price."""
+    """What a run would send to one host. `cost` is None where the scenario names no price.
+
+    `num_ahead` of the requests are sent before the load, one for each engine there.
+    """
 
     host: str
     is_public: bool
@@ -55,13 +58,15 @@ class Estimate:
     max_rate_rps: float
     duration_s: float
     cost: float | None = None
+    num_ahead: int = 0
 
     def line(self) -> str:
         """One line for a person, before the first send."""
         cost = "" if self.cost is None else f", cost about {self.cost:.2f}"
         kind = "public" if self.is_public else "own or private"
+        ahead = f" ({self.num_ahead} of them before the load)" if self.num_ahead else ""
         return (
-            f"{self.host} ({kind} host): {self.num_requests} requests, "
+            f"{self.host} ({kind} host): {self.num_requests} requests{ahead}, "
             f"{self.num_characters} characters{cost}, at up to {self.max_rate_rps:g} a second, "
             f"{self.num_points} points, about {self.duration_s / 60:.1f} min"
         )
@@ -110,15 +115,17 @@ def estimate_load(
     *,
     prompts: PromptSet,
     base_urls: Mapping[str, str],
+    ahead: Collection[str] = (),
     resolve: Resolve = system_resolve,
 ) -> tuple[Estimate, ...]:
-    """What the planned points would send, host by host.
+    """What a run of the planned points would send, host by host.
 
     Args:
         scenario: for phases and price.
         schedules: the plans, one a point.
         prompts: the texts.
         base_urls: point id -> address of its engine.
+        ahead: address of every engine that is sent one request before the load.
         resolve: name look-up, to tell public hosts from private ones.
     """
     consent = scenario.authorization
@@ -130,17 +137,20 @@ def estimate_load(
         by_host.setdefault(host, []).append(plan)
     estimates = []
     for host, plans in by_host.items():
+        num_ahead = sum(_host_of(url) == host for url in ahead)
         num_characters = sum(len(prompts[a.prompt_id].text) for plan in plans for a in plan)
+        num_characters += num_ahead * len(prompts.prompts[0].text)
         estimates.append(
             Estimate(
                 host=host,
                 is_public=is_public_host(host, resolve=resolve),
                 num_points=len(plans),
-                num_requests=sum(len(plan) for plan in plans),
+                num_requests=sum(len(plan) for plan in plans) + num_ahead,
                 num_characters=num_characters,
                 max_rate_rps=max(plan.rate_rps for plan in plans),
                 duration_s=len(plans) * point_s,
                 cost=None if price is None else num_characters / 1e6 * price,
+                num_ahead=num_ahead,
             )
         )
     return tuple(estimates)

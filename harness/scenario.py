@@ -75,6 +75,7 @@ class Scenario(Section):
     prompts: Prompts = Prompts()
     text_pacing: TextPacing = TextPacing()
     behaviour: Behaviour = Behaviour()
+    preflight: bool = True
     timeouts: Timeouts = Timeouts()
     retries: Retries = Retries()
     limits: Limits = Limits()

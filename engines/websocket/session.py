@@ -179,7 +179,11 @@ class SessionAdapter(CodedAdapter):
         """The protocol's HTTP calls at the same host."""
         address = self.base_url.replace("ws://", "http://", 1).replace("wss://", "https://", 1)
         return build_probe(
-            self.name, self.PROTOCOL.probe, base_url=address, credentials=self._credentials
+            self.name,
+            self.PROTOCOL.probe,
+            base_url=address,
+            route=self.PROTOCOL.path,
+            credentials=self._credentials,
         )
 
     def _target(self, values: Mapping[str, Any]) -> WebSocketTarget:

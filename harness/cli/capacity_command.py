@@ -28,8 +28,8 @@ from harness.cli.scenario_options import Choices, choose_scenario
 from harness.clock import RunClock
 from harness.config_errors import hint
 from harness.errors import RunInterruptedError, ScenarioError
+from harness.machine_limits import check_new
 from harness.plan import plan_run
-from harness.preflight import check_new
 from harness.records import RunStatus
 from harness.scenario import Scenario
 

@@ -15,6 +15,7 @@ from analysis.onset import find_onset
 from engines.base import Adapter, AudioFormat, EngineInfo, OddByte, SpeechRequest
 from harness import loop
 from harness.clock import Clock, RunClock
+from harness.first_contact import hint_for
 from harness.probe import identify
 from harness.records import RequestRecord, TransportOutcome
 from harness.settings import TimeoutSettings, WireSettings
@@ -101,7 +102,9 @@ def compare_with_contract(
     notes: list[str] = []
     audio: DecodedAudio | None = None
     if record.transport_outcome is not TransportOutcome.OK:
-        mismatches.append(f"the request ended as {record.transport_outcome}: {record.error_text}")
+        hint = hint_for(adapter, record)
+        why = f"{record.error_text}; {hint}" if hint else record.error_text
+        mismatches.append(f"the request ended as {record.transport_outcome}: {why}")
     if record.format is not None and result.payload:
         try:
             audio = decode(result.payload, record.format)

@@ -14,7 +14,7 @@ import typer
 
 from harness.cli.extras import require_reference
 from harness.errors import ScenarioError
-from harness.preflight import check_new
+from harness.machine_limits import check_new
 from reference_engine.clock import MonotonicClock, thread_cpu_ns
 from reference_engine.config import Profile, Stages, load_profile
 from reference_engine.engine_bench import TurnCosts, measure_turns

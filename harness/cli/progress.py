@@ -11,6 +11,7 @@ from typing import TextIO
 from engines.base import EngineInfo
 from engines.redact import redact_url
 from harness.dispatcher import Progress
+from harness.observer import Preflight
 from harness.plan import RunPlan, redactor
 from harness.scenario import Point
 from harness.schedule import Schedule
@@ -51,13 +52,22 @@ class ProgressLine:
         words = [word for word in (info.server_name, info.server_version) if word]
         if info.models:
             words.append(f"models {', '.join(info.models[:5])}")
-        who = " ".join(words) or "ready"
-        self._say(f"{engine}: {who} at {redact_url(adapter.base_url)}")
+        where = redact_url(adapter.base_url)
+        if words or not info.reason:
+            self._say(f"{engine}: {' '.join(words) or 'ready'} at {where}")
+        else:
+            self._say(f"{engine}: somebody is at {where} ({info.reason})")
         if info.is_match is None:
             self._say(
                 f"{engine}: warning: this server cannot tell who it is, so nothing shows that it "
                 f"is {adapter.name}"
             )
+
+    def on_preflight(self, engine: str, found: Preflight) -> None:
+        """How the first request ended; a bad end does not yet mean that the others will."""
+        after = "" if found.duration_ms is None else f" after {found.duration_ms:.0f} ms"
+        why = f": {found.error_text}" if found.error_text else ""
+        self._say(f"{engine}: one request before the load: {found.outcome}{after}{why}")
 
     def on_point(self, point: Point, schedule: Schedule) -> None:
         """The next point begins."""

@@ -48,6 +48,13 @@ ResumeOption = Annotated[
 NoTextOption = Annotated[
     bool, typer.Option("--no-text", help="Store no prompt texts (personal data).")
 ]
+NoPreflightOption = Annotated[
+    bool,
+    typer.Option(
+        "--no-preflight",
+        help="Send no request before the load, whose refusal would end the run at once.",
+    ),
+]
 NoReportOption = Annotated[
     bool, typer.Option("--no-report", help="Only record; analyse later by `report`.")
 ]
@@ -91,6 +98,7 @@ def run(
     set_: SetOption = None,
     resume: ResumeOption = None,
     no_text: NoTextOption = False,
+    no_preflight: NoPreflightOption = False,
     no_report: NoReportOption = False,
     wer: WerOption = False,
     send_key_to: SendKeyOption = None,
@@ -110,7 +118,11 @@ def run(
         rates=rates,
         seeds=seeds,
         duration_s=duration,
-        assignments=(*(set_ or ()), *(("recording.text=false",) if no_text else ())),
+        assignments=(
+            *(set_ or ()),
+            *(("recording.text=false",) if no_text else ()),
+            *(("preflight=false",) if no_preflight else ()),
+        ),
     )
     request = RunRequest(
         choices=choices,

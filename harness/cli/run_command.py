@@ -26,8 +26,8 @@ from harness.errors import (
     ScenarioError,
 )
 from harness.loop import run as run_loop
+from harness.machine_limits import disk_warning
 from harness.plan import Consent, RunPlan, plan_run, redactor
-from harness.preflight import disk_warning
 from harness.records import RunRecord, RunStatus
 from harness.runner import RunResult, check_folder, remaining_points, run_scenario
 from harness.scenario import Point, Scenario, parse_scenario

@@ -13,7 +13,7 @@ from engines import registry
 from harness.cli.scenario_options import Choices, choose_scenario
 from harness.cli.terminal import Terminal
 from harness.errors import AuthorizationError
-from harness.plan import plan_points
+from harness.plan import engines_ahead, plan_points
 from harness.prompts import PromptSet, load_prompts
 from harness.safety import Estimate, authorize, estimate_load
 from harness.scenario import Point, Scenario
@@ -39,6 +39,7 @@ def show_schedule(choices: Choices, *, has_arrivals: bool, is_json: bool) -> Non
         plans,
         prompts=prompts,
         base_urls={point.point_id: base_urls[point.engine] for point in points},
+        ahead=[base_urls[label] for label in engines_ahead(scenario, points)],
     )
     document = {
         "name": scenario.name,
@@ -94,6 +95,7 @@ def _estimate(estimate: Estimate) -> dict[str, Any]:
         "host": estimate.host,
         "is_public": estimate.is_public,
         "num_requests": estimate.num_requests,
+        "num_ahead": estimate.num_ahead,
         "num_characters": estimate.num_characters,
         "max_rate_rps": estimate.max_rate_rps,
         "duration_s": estimate.duration_s,

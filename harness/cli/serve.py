@@ -180,7 +180,7 @@ def serve_truth(
             "names a key, but --cert names no certificate.", param_hint="'--key'"
         )
     if log is not None:
-        from harness.preflight import check_writable
+        from harness.machine_limits import check_writable
 
         check_writable(log.absolute().parent)
         if not log.absolute().parent.exists():

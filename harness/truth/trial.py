@@ -205,6 +205,8 @@ def trial_scenario(
             "drain_s": 5.0,
         },
         "prompts": {"set": str(prompts)},
+        # The server's log is to hold the requests of the run and no other.
+        "preflight": False,
         "limits": {"max_in_flight": max(1_000, 4 * settings.streams)},
         # Every request finds an open connection: what is measured is the clock, not connecting.
         "connections": {"pool": 2 * settings.streams},

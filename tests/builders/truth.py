@@ -23,9 +23,10 @@ from harness.child import start_child
 from harness.clock import RunClock
 from harness.environment import Environment
 from harness.loop import run as run_on_loop
+from harness.observer import RunObserver, SilentObserver
 from harness.plan import plan_run
 from harness.records import PointRecord, StampSource
-from harness.runner import RunObserver, SilentObserver, run_scenario
+from harness.runner import run_scenario
 from harness.scenario import parse_scenario
 from harness.settings import ConnectionMode, ConnectionSettings, WireSettings
 from harness.single import single

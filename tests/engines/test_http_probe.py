@@ -8,6 +8,7 @@ import pytest
 
 from engines import registry
 from engines.base import EngineInfo, ProbeReply
+from engines.params import address_hint
 
 MODELS = {"data": [{"id": "piper-joe", "owned_by": "earwitness"}]}
 
@@ -43,6 +44,43 @@ def test_the_right_server_is_recognised():
     assert info.is_ready
     assert info.is_match is True
     assert ("piper-joe",) == info.models
+
+
+def test_an_address_that_holds_a_part_of_the_route_is_told_what_to_drop():
+    """`/v1`, as clients of OpenAI take it, is not found twice: no server to wait for."""
+    adapter = registry.create("openai", base_url="http://127.0.0.1:8/v1")
+    info = adapter.probe().parse([_reply("models", 404, b"no such page")])
+
+    assert (False, False) == (info.is_ready, info.is_match)
+    assert "404 to /v1/models" in info.mismatch
+    assert "drop /v1 from the base URL: this contract adds /v1/audio/speech" in info.mismatch
+
+
+@pytest.mark.parametrize(("base", "status"), [("/v1", 200), ("/v1", 401), ("/tts", 404)])
+def test_an_address_that_answers_or_holds_no_part_of_the_route_stands(base: str, status: int):
+    """A prefix of a proxy is none of our business, even `/v1` where something is behind it."""
+    adapter = registry.create("openai", base_url=f"http://127.0.0.1:8{base}")
+    info = adapter.probe().parse([_reply("models", status, {})])
+
+    assert (True, None) == (info.is_ready, info.is_match)
+
+
+@pytest.mark.parametrize(
+    ("base", "route", "repeated"),
+    [
+        ("http://h/v1", "/v1/audio/speech", "/v1"),
+        ("http://h/api/v1", "/v1/audio/speech?x=1", "/v1"),
+        ("http://h/v1/audio/speech", "/v1/audio/speech", "/v1/audio/speech"),
+        ("http://h", "/v1/audio/speech", None),
+        ("http://h/xv1", "/v1/audio/speech", None),
+        ("http://h/v1", "/tts", None),
+    ],
+)
+def test_the_repeated_part_is_the_longest(base: str, route: str, repeated: str | None):
+    """Whole steps of a path only."""
+    hint = address_hint(base, base + route)
+
+    assert (f"drop {repeated} from" in hint) if repeated else hint == ""
 
 
 @pytest.mark.parametrize(

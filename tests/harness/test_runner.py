@@ -12,9 +12,10 @@ import pytest
 from harness.environment import Environment
 from harness.errors import EngineNotReadyError, RunFolderError, RunInterruptedError
 from harness.loop import run
+from harness.observer import SilentObserver
 from harness.plan import Consent, RunPlan, plan_run
 from harness.records import PointRecord, RunStatus
-from harness.runner import RunResult, SilentObserver, remaining_points, run_scenario
+from harness.runner import RunResult, remaining_points, run_scenario
 from harness.scenario import Point, parse_scenario
 from harness.store import open_run
 from tests.builders.runs import point, run_record
@@ -230,7 +231,7 @@ def test_a_stop_while_waiting_for_the_engine_leaves_no_folder(tmp_path: Path):
 
 
 def test_a_key_is_nowhere_in_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Environment, echoed error body, server timing: the value is hidden in every file."""
+    """Environment, echoed error body, server timing, the request before the load: hidden in all."""
     key = "sk-very-secret-value-1234567890"
     monkeypatch.setenv("OPENAI_API_KEY", key)
 
@@ -240,7 +241,7 @@ def test_a_key_is_nowhere_in_the_folder(tmp_path: Path, monkeypatch: pytest.Monk
 
     with ScriptedServer(voice(speak)) as server:
         engines = [{"contract": "openai", "base_url": server.base_url}]
-        data = short_run(server.base_url, engines=engines)
+        data = short_run(server.base_url, engines=engines, preflight=True)
         given = parse_scenario(data, where="t", base_dir=Path.cwd())
         plan = plan_run(given, consent=Consent(key_hosts=("127.0.0.1",)))
         _run(plan, tmp_path / "run", command=["earwitness", f"--x={key}"])

@@ -192,6 +192,23 @@ def test_the_estimate_adds_up_what_the_plans_send_to_each_host():
     assert f"{num} requests, {characters} characters, cost about" in found.line()
 
 
+def test_requests_before_the_load_are_in_the_estimate():
+    """One for each engine on the host: requests, characters, and the line that is printed."""
+    given = scenario(arrivals={"process": "constant", "rates_rps": [1.0], "seeds": [1]})
+    prompts = load_prompts("voice-agent")
+    [point] = given.points()
+    plan = build_schedule(given, rate_rps=1.0, seed=1, point_id=point.point_id)
+    urls = {point.point_id: "http://127.0.0.1:1"}
+    ahead = ("http://127.0.0.1:1", "http://127.0.0.1:2", "http://10.0.0.1")
+    [without] = estimate_load(given, [plan], prompts=prompts, base_urls=urls)
+    [found] = estimate_load(given, [plan], prompts=prompts, base_urls=urls, ahead=ahead)
+
+    assert (0, 2) == (without.num_ahead, found.num_ahead)
+    assert 2 == found.num_requests - without.num_requests
+    assert 2 * len(prompts.prompts[0].text) == found.num_characters - without.num_characters
+    assert f"{found.num_requests} requests (2 of them before the load)," in found.line()
+
+
 # -- the rule to stop ------------------------------------------------------------------------------
 
 

@@ -124,6 +124,36 @@ def test_a_run_is_told_on_stderr_and_kept_in_its_folder(earwitness, tmp_path: Pa
 
 
 @pytest.mark.slow
+def test_one_request_is_sent_before_the_load_unless_told_otherwise(earwitness, tmp_path: Path):
+    """By default; it is announced, told, and in none of the tables."""
+    speech: list[int] = []
+    for word in ((), ("--no-preflight",)):
+        folder = tmp_path / f"run{len(word)}"
+        with ScriptedServer(voice()) as server:
+            path = short_run_file(tmp_path, server.base_url, preflight=True)
+            code, _, err = earwitness("run", path, *word, "-o", folder, "--no-report")
+            speech.append(sum(request.method == "POST" for request in server.requests))
+
+        assert (0, 8) == (code, len(open_run(folder).requests))
+        assert ("9 requests (1 of them before the load)" in err) is (word == ())
+        assert ("one request before the load: ok after" in err) is (word == ())
+    assert [9, 8] == speech
+
+
+@pytest.mark.slow
+def test_an_address_that_ends_in_v1_is_exit_4_with_what_to_drop(earwitness, tmp_path: Path):
+    """As clients of OpenAI take it; the load is not sent into 404s, and nobody waits."""
+    with ScriptedServer(ok(b"no such page", status=404)) as server:
+        path = short_run_file(tmp_path, server.base_url, timeouts={"ready_s": 60.0})
+        where = ("--engine", "openai", "--base-url", f"{server.base_url}/v1")
+        code, _, err = earwitness("run", path, *where, "-o", tmp_path / "run")
+
+    assert 4 == code
+    assert "drop /v1 from the base URL" in err.splitlines()[-1]
+    assert not [request for request in server.requests if request.method == "POST"]
+
+
+@pytest.mark.slow
 def test_a_run_ends_with_its_figures_as_json(earwitness, tmp_path: Path):
     """stdout is metrics.json alone: warm-up counted apart, the cohort as planned."""
     with ScriptedServer(voice()) as server:

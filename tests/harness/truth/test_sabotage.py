@@ -27,8 +27,8 @@ import harness.wire.context
 from engines.base import Buffer
 from harness.clock import RunClock
 from harness.dispatcher import Progress
+from harness.observer import SilentObserver
 from harness.records import RequestRecord
-from harness.runner import SilentObserver
 from harness.store import RunWriter
 from harness.truth.noise import host_trouble
 from harness.wire.socket import SO_TIMESTAMPNS, SocketOptions

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from harness.errors import RunFolderError, ScenarioError
-from harness.preflight import (
+from harness.machine_limits import (
     FileLimit,
     check_descriptors,
     check_ports,
