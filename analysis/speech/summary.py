@@ -5,7 +5,6 @@ Every key is there even when nothing was scored: an unmeasured figure is null, w
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.speech.score import ClipStatus, ScoredRun
-from analysis.speech.wer import BAD_CLIP_WER, bootstrap_interval
+from analysis.speech.wer import BAD_CLIP_WER, wer_interval
 
 __all__ = ["GroupBy", "summarise_wer", "wer_not_measured"]
 
@@ -34,7 +33,8 @@ def summarise_wer(scored: ScoredRun, by: GroupBy) -> dict[str, dict[str, Any]]:
     """One JSON-ready mapping for each group that has a selected clip.
 
     `value` is corpus WER after normalisation over all scored clips, `raw` before it; `n` counts
-    scored clips, `selected` drawn ones, `candidates` (by engine) what they were drawn from.
+    scored clips, `prompts` the different texts among them, `selected` drawn clips, `candidates` (by
+    engine) what they were drawn from.
     """
     groups = scored.clips.groupby(str(by), sort=True)
     return {str(name): _summary(clips, scored, by, str(name)) for name, clips in groups}
@@ -60,9 +60,10 @@ def _summary(clips: pd.DataFrame, scored: ScoredRun, by: GroupBy, name: str) -> 
         return wer_not_measured(f"no clip could be scored ({reasons})") | common
     edits = heard[["substitutions", "deletions", "insertions"]].sum(axis=1)
     return {
-        **_rate(edits, heard["num_words"], seed),
+        **_rate(edits, heard["num_words"], heard["prompt_id"], seed),
         "reason": None,
         **common,
+        "prompts": int(heard["prompt_id"].nunique()),
         "words": int(heard["num_words"].sum()),
         "raw": _raw(heard, seed),
         "mean_of_clips": float(heard["wer"].mean()),
@@ -81,13 +82,13 @@ def _raw(heard: pd.DataFrame, seed: int) -> Any:
     written = heard[heard["raw_num_words"].notna()]
     if written.empty:
         return {"value": None, "lo": None, "hi": None, "status": "not_measured"}
-    return _rate(written["raw_edits"], written["raw_num_words"], seed)
+    return _rate(written["raw_edits"], written["raw_num_words"], written["prompt_id"], seed)
 
 
-def _rate(edits: Sequence[int] | pd.Series, words: Sequence[int] | pd.Series, seed: int) -> Any:
-    """Total edits over total words, with the bootstrap interval over clips."""
+def _rate(edits: pd.Series, words: pd.Series, prompts: pd.Series, seed: int) -> Any:
+    """Total edits over total words, with its interval."""
     edit_counts, word_counts = np.asarray(edits, np.int64), np.asarray(words, np.int64)
-    interval = bootstrap_interval(edit_counts, word_counts, seed=seed)
+    interval = wer_interval(edit_counts, word_counts, prompts=prompts.tolist(), seed=seed)
     return {
         "value": float(edit_counts.sum() / word_counts.sum()),
         "lo": interval.lo,

@@ -15,6 +15,9 @@ from enum import StrEnum
 
 import jiwer
 import numpy as np
+from numpy.typing import NDArray
+
+from analysis.stats.rates import exact_bounds
 
 __all__ = [
     "BAD_CLIP_WER",
@@ -23,15 +26,15 @@ __all__ = [
     "EditKind",
     "Interval",
     "align",
-    "bootstrap_interval",
     "longest_loop",
+    "wer_interval",
 ]
 
 BAD_CLIP_WER = 0.5
 _LOOP_MIN_REPEATS = 4
 _LOOP_MAX_WORDS = 6
 _NUM_RESAMPLES = 2000
-_MIN_CLIPS_FOR_INTERVAL = 6
+_MIN_PROMPTS_FOR_INTERVAL = 6
 
 
 class EditKind(StrEnum):
@@ -111,21 +114,33 @@ def align(reference: str, transcript: str) -> Alignment:
     )
 
 
-def bootstrap_interval(
-    edits: np.ndarray[tuple[int], np.dtype[np.int64]],
-    words: np.ndarray[tuple[int], np.dtype[np.int64]],
-    *,
-    seed: int,
+def wer_interval(
+    edits: NDArray[np.int64], words: NDArray[np.int64], *, prompts: Sequence[str], seed: int
 ) -> Interval:
-    """95 % interval of corpus WER by resampling whole clips, which are what was drawn.
+    """95 % interval of corpus WER by resampling whole prompts.
 
-    Below 6 clips there is none: resampling a handful says little but looks like much.
+    Clips of one prompt fail together, so it is prompts that are drawn, and below 6 of them there is
+    no interval: resampling a handful says little but looks like much. Where every prompt was right,
+    or every one as wrong as it is long, resampling knows nothing else; the bound is then the exact
+    one for n of n prompts, with an unseen prompt wrong in every word (or in none).
+
+    Args:
+        edits, words: of each clip.
+        prompts: of each clip the name of what was said.
+        seed: of the resampling.
     """
-    if len(edits) < _MIN_CLIPS_FOR_INTERVAL:
+    names, places = np.unique(np.asarray(prompts, dtype=str), return_inverse=True)
+    if len(names) < _MIN_PROMPTS_FOR_INTERVAL:
         return Interval(None, None, "no_interval")
+    of_edits = np.bincount(places, weights=edits)
+    of_words = np.bincount(places, weights=words)
+    if not of_edits.any():
+        return Interval(0.0, exact_bounds(0, len(names)).hi, "ok")
+    if np.array_equal(of_edits, of_words):
+        return Interval(exact_bounds(len(names), len(names)).lo, 1.0, "ok")
     rng = np.random.default_rng(seed)
-    drawn = rng.integers(0, len(edits), size=(_NUM_RESAMPLES, len(edits)))
-    wers = edits[drawn].sum(axis=1) / words[drawn].sum(axis=1)
+    drawn = rng.integers(0, len(names), size=(_NUM_RESAMPLES, len(names)))
+    wers = of_edits[drawn].sum(axis=1) / of_words[drawn].sum(axis=1)
     lo, hi = np.quantile(wers, (0.025, 0.975))
     return Interval(float(lo), float(hi), "ok")
 

@@ -96,11 +96,12 @@ def baseline(
     out: Annotated[Path, typer.Option("--out", "-o", help="File to write; must not exist.")] = Path(
         "baseline.json"
     ),
+    json_: JsonOption = False,
 ) -> None:
     """Keep what later runs are held against, in one file that is fit for a repository."""
     from harness.cli.judge_command import make_baseline
 
-    make_baseline(run, out)
+    make_baseline(run, out, is_json=json_)
 
 
 TargetArgument = Annotated[

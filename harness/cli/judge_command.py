@@ -7,18 +7,20 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from analysis.compare import compare, contenders_of
-from analysis.compare_words import comparison_json, comparison_markdown, sentence
+from analysis.compare_words import comparison_json, comparison_markdown
 from analysis.errors import AnalysisError, RunDataError
-from analysis.evidence import load_evidence, write_baseline
+from analysis.evidence import RunEvidence, load_evidence, write_baseline
 from analysis.gate import GateVerdict, judge
 from analysis.gate_rules import load_gate
 from analysis.gate_words import gate_json, gate_junit, gate_markdown, gate_text
 from analysis.onset import PRESETS
 from analysis.view import AnalysisSettings
+from harness.cli.analysis_steps import print_comparison
 from harness.cli.report_command import parse_start
 from harness.config_errors import hint
 from harness.records import RunStatus
@@ -74,10 +76,7 @@ def compare_runs(
     if is_json:
         typer.echo(json.dumps(comparison_json(found), allow_nan=False))
         return
-    for rate in found.rates:
-        typer.echo(sentence(rate))
-    for note in found.notes:
-        typer.echo(f"note: {note}")
+    print_comparison(found)
 
 
 def gate_run(
@@ -118,8 +117,8 @@ def _tell(found: GateVerdict, output: GateOutput) -> None:
         typer.echo(gate_text(found), nl=False)
 
 
-def make_baseline(run: Path, out: Path) -> None:
-    """Write a baseline of a complete run.
+def make_baseline(run: Path, out: Path, *, is_json: bool = False) -> None:
+    """Write a baseline of a complete run; in JSON, say on stdout what is in it.
 
     Raises:
         RunDataError: the run is not complete, or the file exists or cannot be written.
@@ -132,14 +131,35 @@ def make_baseline(run: Path, out: Path) -> None:
             f" with `earwitness run --resume {run}`"
         )
     write_baseline(evidence, out)
-    invalid = [point for point in evidence.points if point.is_invalid]
-    for point in invalid:
-        sys.stderr.write(
-            f"note: {point.engine} at {point.rate_rps:g}/s, seed {point.seed} is invalid; nothing"
-            " will be judged against it\n"
-        )
+    for point in evidence.points:
+        if point.is_invalid:
+            sys.stderr.write(
+                f"note: {point.engine} at {point.rate_rps:g}/s, seed {point.seed} is invalid;"
+                " nothing will be judged against it\n"
+            )
     num = sum(len(point.cohort) for point in evidence.points)
     sys.stderr.write(f"wrote {out}: {len(evidence.points)} points, {num} requests\n")
+    if is_json:
+        typer.echo(json.dumps(_baseline_json(evidence, out), allow_nan=False))
+
+
+def _baseline_json(evidence: RunEvidence, out: Path) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "baseline": str(out),
+        "run": evidence.source,
+        "num_requests": sum(len(point.cohort) for point in evidence.points),
+        "points": [
+            {
+                "engine": point.engine,
+                "rate_rps": point.rate_rps,
+                "seed": point.seed,
+                "n": len(point.cohort),
+                "is_invalid": point.is_invalid,
+            }
+            for point in evidence.points
+        ],
+    }
 
 
 def _write(path: Path, text: str, *, mode: str) -> None:

@@ -497,6 +497,14 @@ def test_gate_that_matches_no_point_is_a_mistake(tmp_path, steady):
         judge(steady, rules)
 
 
+def test_example_of_the_readme_is_a_gate(tmp_path):
+    """As printed."""
+    (example,) = re.findall(r"```yaml\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    (tmp_path / "mine.yaml").write_text(example)
+
+    assert 5 == len(load_gate(tmp_path / "mine.yaml").rules)
+
+
 @pytest.mark.parametrize(
     "key", [*Rule.model_fields, *Scope.model_fields, *Requirements.model_fields]
 )

@@ -10,8 +10,8 @@ from analysis.speech.wer import (
     EditKind,
     Interval,
     align,
-    bootstrap_interval,
     longest_loop,
+    wer_interval,
 )
 
 
@@ -74,24 +74,53 @@ def test_phrase_said_four_times_in_a_row_is_a_loop(text, expected):
     assert expected == longest_loop(text.split())
 
 
+def interval_of(edits, words, *, prompts=None, seed=1):
+    names = prompts or [f"p{i}" for i in range(len(edits))]
+    return wer_interval(np.asarray(edits), np.asarray(words), prompts=names, seed=seed)
+
+
 def test_interval_of_equal_clips_has_no_width():
     """Nothing varies, so resampling changes nothing."""
-    edits, words = np.full(10, 1), np.full(10, 10)
-
-    assert Interval(0.1, 0.1, "ok") == bootstrap_interval(edits, words, seed=1)
+    assert Interval(0.1, 0.1, "ok") == interval_of([1] * 10, [10] * 10)
 
 
 def test_interval_contains_the_value_and_follows_the_seed():
     """The same seed gives the same interval."""
     edits, words = np.arange(20) % 3, np.full(20, 10)
-    first, again = (bootstrap_interval(edits, words, seed=5) for _ in range(2))
+    first, again = (interval_of(edits, words, seed=5) for _ in range(2))
 
     assert first == again
     assert first.lo < edits.sum() / words.sum() < first.hi
 
 
-def test_five_clips_have_no_interval():
-    """Too few to resample: the value stands alone and says so."""
-    assert Interval(None, None, "no_interval") == bootstrap_interval(
-        np.ones(5, int), np.full(5, 9), seed=0
-    )
+def test_five_prompts_have_no_interval():
+    """Too few to resample, however many clips there are of them: the value stands alone."""
+    none = Interval(None, None, "no_interval")
+
+    assert none == interval_of([1] * 5, [9] * 5)
+    assert none == interval_of([1] * 50, [9] * 50, prompts=list("abcde") * 10)
+
+
+@pytest.mark.parametrize(("num", "hi"), [(6, 0.459), (40, 0.088)])
+def test_no_error_in_n_prompts_is_not_known_to_be_none(num, hi):
+    """The exact bound for 0 of n: 1 - 0.025^(1/n)."""
+    found = interval_of([0] * num, [9] * num)
+
+    assert (0.0, "ok") == (found.lo, found.status)
+    assert hi == pytest.approx(found.hi, abs=5e-4)
+
+
+def test_nothing_understood_is_bounded_from_below():
+    """The same from the other side."""
+    found = interval_of([9] * 6, [9] * 6)
+
+    assert (0.541, 1.0) == pytest.approx((found.lo, found.hi), abs=5e-4)
+
+
+def test_clips_of_one_prompt_count_once():
+    """The same clips, as 8 texts said five times each or as 40 texts."""
+    edits, words = [3, 0, 0, 1, 0, 0, 0, 0] * 5, [10] * 40
+    apart = interval_of(edits, words)
+    together = interval_of(edits, words, prompts=list("abcdefgh") * 5)
+
+    assert together.hi - together.lo > 1.5 * (apart.hi - apart.lo)

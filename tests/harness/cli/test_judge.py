@@ -142,6 +142,16 @@ def test_baseline_keeps_what_a_later_gate_needs(earwitness, runs, tmp_path):
     assert 6 == earwitness("baseline", runs["before"], "-o", base)[0]
 
 
+def test_baseline_says_in_json_what_it_holds(earwitness, runs, tmp_path):
+    """For scripts: the file and its points on stdout."""
+    base = tmp_path / "base.json"
+    code, out, _ = earwitness("baseline", runs["before"], "-o", base, "--json")
+    told = json.loads(out)
+
+    assert (0, str(base), 80) == (code, told["baseline"], told["num_requests"])
+    assert [(80, False)] == [(point["n"], point["is_invalid"]) for point in told["points"]]
+
+
 @pytest.mark.parametrize(
     ("rules", "words"),
     [
