@@ -62,7 +62,8 @@ def _check(
         str | None, typer.Option("--voice", help="One of the server's voices.")
     ] = None,
     params: Annotated[
-        list[str] | None, typer.Option("--param", help="A parameter as name=value. Repeatable.")
+        list[str] | None,
+        typer.Option("--param", help="A parameter, as in seed=7. Repeatable.", metavar="K=V"),
     ] = None,
     streams_text: Annotated[
         bool, typer.Option("--stream-text", help="Send the text word by word, 10 ms apart.")
@@ -89,11 +90,12 @@ def _check(
     """
     from engines import registry
     from harness.cli import contract_check
+    from harness.cli.scenario_options import named_values
 
     adapter = registry.create(
         engine,
         base_url=base_url,
-        params=_parameters(params or []),
+        params=named_values(params or (), "--param"),
         key_hosts=key_hosts or (),
         allow_env=allow_env,
     )
@@ -124,20 +126,6 @@ def _print_report(report: ContractReport, *, as_json: bool) -> None:
         engine_tables.print_contract_report(report)
     if not report.is_match:
         raise typer.Exit(EXIT_MISMATCH)
-
-
-def _parameters(pairs: list[str]) -> dict[str, Any]:
-    """`seed=7` as YAML would read the value, so that types are those of a scenario."""
-    from engines.config_errors import load_yaml
-    from engines.errors import ContractError
-
-    found: dict[str, Any] = {}
-    for pair in pairs:
-        name, sign, value = pair.partition("=")
-        if not name or not sign:
-            raise ContractError(f"--param: {pair!r} is not name=value")
-        found[name] = load_yaml(value, where=f"--param {name}", error=ContractError)
-    return found
 
 
 def _as_json(report: ContractReport) -> dict[str, Any]:

@@ -24,6 +24,18 @@ EngineOption = Annotated[
 BaseUrlOption = Annotated[
     str | None, typer.Option("--base-url", help="Where the engine is; needs a single engine.")
 ]
+VoiceOption = Annotated[
+    str | None, typer.Option("--voice", help="A voice of the engines that are run.")
+]
+ParamOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--param",
+        help="A parameter of the engines that are run, as in speed=1.2; `earwitness engines NAME` "
+        "lists them. Repeatable.",
+        metavar="K=V",
+    ),
+]
 RatesOption = Annotated[
     str | None, typer.Option("--rates", help="Arrivals a second, for example 0.5,1,2.")
 ]
@@ -92,6 +104,8 @@ def run(
     out: OutOption = None,
     engine: EngineOption = None,
     base_url: BaseUrlOption = None,
+    voice: VoiceOption = None,
+    param: ParamOption = None,
     rates: RatesOption = None,
     seeds: SeedsOption = None,
     duration: DurationOption = None,
@@ -115,6 +129,8 @@ def run(
         scenario=scenario,
         engines=tuple(engine or ()),
         base_url=base_url,
+        voice=voice,
+        params=tuple(param or ()),
         rates=rates,
         seeds=seeds,
         duration_s=duration,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -10,18 +10,23 @@ from harness.config_errors import hint, load_yaml
 from harness.errors import ScenarioError
 from harness.scenario import Scenario, bundled_scenarios, load_scenario
 
-__all__ = ["Choices", "choose_scenario", "options_of", "overrides_of"]
+__all__ = ["Choices", "choose_scenario", "named_values", "options_of", "overrides_of"]
 
 Number = TypeVar("Number", int, float)
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """What was typed, unchecked. `assignments` are `key=value` words."""
+    """What was typed, unchecked. `assignments` and `params` are `key=value` words.
+
+    `voice` and `params` are for every engine that is run.
+    """
 
     scenario: str | None = None
     engines: tuple[str, ...] = ()
     base_url: str | None = None
+    voice: str | None = None
+    params: tuple[str, ...] = ()
     rates: str | None = None
     seeds: str | None = None
     duration_s: float | None = None
@@ -48,8 +53,9 @@ def choose_scenario(choices: Choices) -> Scenario:
     engines = _engines(scenario, choices)
     if engines is None:
         return scenario
+    # The engines go first: a key given by --set is then one of theirs, not lost under them.
     return load_scenario(
-        choices.scenario, overrides={**overrides, "engines": engines}, options=options
+        choices.scenario, overrides={"engines": engines, **overrides}, options=options
     )
 
 
@@ -59,12 +65,7 @@ def overrides_of(choices: Choices) -> dict[str, Any]:
     Raises:
         ScenarioError: an option cannot be read.
     """
-    overrides: dict[str, Any] = {}
-    for word in choices.assignments:
-        key, sign, text = word.partition("=")
-        if not sign or not key:
-            raise ScenarioError(f"--set: found {word!r}, expected key=value")
-        overrides[key] = load_yaml(text, where=f"--set {key}", error=ScenarioError)
+    overrides = named_values(choices.assignments, "--set")
     if choices.rates is not None:
         overrides["arrivals.rates_rps"] = _numbers(choices.rates, float, "--rates")
     if choices.seeds is not None:
@@ -72,6 +73,21 @@ def overrides_of(choices: Choices) -> dict[str, Any]:
     if choices.duration_s is not None:
         overrides["phases.measure_s"] = choices.duration_s
     return overrides
+
+
+def named_values(words: Iterable[str], option: str) -> dict[str, Any]:
+    """`key=value` words of an option, each value as YAML would read it, so of a scenario's types.
+
+    Raises:
+        ScenarioError: a word is none such, or its value no YAML.
+    """
+    found: dict[str, Any] = {}
+    for word in words:
+        key, sign, text = word.partition("=")
+        if not sign or not key:
+            raise ScenarioError(f"{option}: found {word!r}, expected key=value")
+        found[key] = load_yaml(text, where=f"{option} {key}", error=ScenarioError)
+    return found
 
 
 def options_of(choices: Choices) -> dict[str, str]:
@@ -101,7 +117,10 @@ def _numbers(text: str, kind: Callable[[str], Number], option: str) -> list[Numb
 
 def _engines(scenario: Scenario, choices: Choices) -> list[dict[str, Any]] | None:
     """The engines to run instead of the scenario's; None leaves those."""
-    if not choices.engines and choices.base_url is None:
+    params = named_values(choices.params, "--param")
+    if choices.voice is not None:
+        params["voice"] = choices.voice
+    if not choices.engines and choices.base_url is None and not params:
         return None
     chosen = [_engine(scenario, name) for name in choices.engines] or [
         engine.model_dump() for engine in scenario.engines
@@ -111,6 +130,8 @@ def _engines(scenario: Scenario, choices: Choices) -> list[dict[str, Any]] | Non
             names = ", ".join(str(e["name"] or e["contract"]) for e in chosen)
             raise ScenarioError(f"--base-url: needs one engine, found {names}; add --engine")
         chosen[0]["base_url"] = choices.base_url
+    for engine in chosen:
+        engine["params"] = {**engine.get("params", {}), **params}
     return chosen
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from engines.errors import ContractError
 from engines.fake import tone
 from harness.cli import engines
-from harness.errors import EngineNotReadyError
+from harness.errors import EngineNotReadyError, ScenarioError
 from tests.builders.exchanges import wav
 from tests.builders.servers import Reply, Request, ScriptedServer, chunked, ok, refusal
 
@@ -131,7 +131,7 @@ def test_parameters_are_read_as_a_scenario_would_read_them(acme: str):
     wrong = _check(acme, chunked(HALVES), "--param", "sed=7").exception
     assert isinstance(wrong, ContractError)
     assert "did you mean 'seed'?" in str(wrong)
-    assert isinstance(_check(acme, ok(), "--param", "seed").exception, ContractError)
+    assert isinstance(_check(acme, ok(), "--param", "seed").exception, ScenarioError)
 
 
 def test_another_server_is_refused_before_it_is_asked_to_speak(acme: str):

@@ -28,7 +28,10 @@ def test_missing_extra_is_named_with_the_command_that_installs_it(monkeypatch):
     found = {finding.name: finding for finding in check.findings()}
 
     assert found["codecs"].is_present is False
-    assert found["codecs"].remedy == "missing av: pip install -e '.[codecs]' in the folder of earwitness"
+    assert (
+        found["codecs"].remedy
+        == "missing av: pip install -e '.[codecs]' in the folder of earwitness"
+    )
 
 
 def test_every_finding_is_printed_as_json():

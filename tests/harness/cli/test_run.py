@@ -141,6 +141,20 @@ def test_one_request_is_sent_before_the_load_unless_told_otherwise(earwitness, t
 
 
 @pytest.mark.slow
+def test_voice_and_parameters_reach_the_engine_that_is_run(earwitness, tmp_path: Path):
+    """`--voice`, `--param` and `--set engines.0...` alike, for an engine of `--engine` too."""
+    with ScriptedServer(voice()) as server:
+        path = short_run_file(tmp_path, "http://127.0.0.1:9")
+        engine = ("--engine", "generic", "--base-url", server.base_url)
+        given = ("--voice", "anna", "--param", "speed=1.5", "--set", "engines.0.params.model=m")
+        code, _, err = earwitness("run", path, *engine, *given, "-o", tmp_path / "r", "--no-report")
+        heard = [request.json for request in server.requests if request.method == "POST"]
+
+    assert 0 == code, err
+    assert {("anna", 1.5, "m")} == {(said["voice"], said["speed"], said["model"]) for said in heard}
+
+
+@pytest.mark.slow
 def test_an_address_that_ends_in_v1_is_exit_4_with_what_to_drop(earwitness, tmp_path: Path):
     """As clients of OpenAI take it; the load is not sent into 404s, and nobody waits."""
     with ScriptedServer(ok(b"no such page", status=404)) as server:
