@@ -1,8 +1,10 @@
-"""Runs of the real voice are judged as they should be, by the commands that the README gives.
+"""Runs of the real voice are recorded and judged by the commands that the README gives.
 
-The chapter "In CI" is run line by line as it stands, with less load so that it takes seconds. The
-voice in its other mode is then a change for the worse, and an interrupted run one that no gate may
-pass. Directions and verdicts only, no speed.
+The chapter "In CI" is run line by line as it stands, with less load so that it takes seconds; then
+the other mode under the same load, and a run that is interrupted. Six requests on a machine that
+may be busy say nothing about speed, so only what holds whatever they took is asserted here: that a
+slower run fails and is told as slower is tested on runs of known latencies
+(tests/harness/cli/test_judge.py).
 """
 
 from __future__ import annotations
@@ -174,7 +176,7 @@ def test_too_few_requests_cannot_pass_the_absolute_gate(ci: Ci):
     answer = ci.answers["gate voice-agent"]
 
     assert answer.code in (1, 3), answer.err
-    assert "about 72 requests would tell" in answer.out or ci.is_invalid(NOW)
+    assert " of 6) of requests above 500 ms" in answer.out
 
 
 def test_the_absolute_gate_leaves_junit_and_a_summary(ci: Ci):
@@ -192,27 +194,29 @@ def test_the_baseline_of_the_chapter_is_written(ci: Ci):
 
 
 def test_a_run_is_no_regression_against_itself(ci: Ci):
-    """Inconclusive for want of requests, but nothing is worse."""
+    """Inconclusive for want of requests, but nothing is worse than the base."""
     answer = ci.answers["gate no-regression"]
+    held_against = [line for line in answer.out.splitlines() if "above the base" in line]
 
-    assert (3, False) == (answer.code, "FAIL" in answer.out), answer.err
+    assert 4 == len(held_against), answer.out
+    assert not any("FAIL" in line for line in held_against), answer.out
+    assert 0 != answer.code
 
 
 # -- the two modes --------------------------------------------------------------------------------
 
 
-def test_compare_says_that_the_streaming_mode_is_heard_sooner(ci: Ci):
-    """One sentence a rate, and its reason: the first chunk comes sooner, nothing was trimmed."""
-    answer = ci.ask("compare", "worse", NOW)
+def test_compare_finds_the_same_difference_from_either_side(ci: Ci):
+    """Whoever comes first in the command; only the sign is another."""
+    answers = [ci.ask("compare", *runs, "--json") for runs in (("worse", NOW), (NOW, "worse"))]
+    assert [0, 0] == [answer.code for answer in answers], answers[0].err
+    there, back = (
+        json.loads(answer.out)["rates"][0]["differences"][0]["difference"]["value"]
+        for answer in answers
+    )
 
-    assert 0 == answer.code, answer.err
-    assert answer.out.startswith("At 2/s now:earwitness-piper is heard sooner: p50 audible_ttfa ")
-    assert "first playable chunk (speed)" in answer.out
-
-
-def test_compare_says_the_same_from_the_other_side(ci: Ci):
-    """Whoever comes first in the command."""
-    assert "now:earwitness-piper is heard sooner" in ci.ask("compare", NOW, "worse").out
+    assert 0 != there
+    assert -there == pytest.approx(back)
 
 
 @pytest.mark.parametrize(
@@ -233,23 +237,24 @@ def test_gate_exits_by_its_verdict(ci: Ci, rule: str, code: int, word: str):
     assert answer.out.startswith(f"gate test: {expected[1]}")
 
 
-@pytest.mark.parametrize(("run", "code"), [("now", 0), ("worse", 1)])
-def test_the_slower_mode_is_a_regression_against_the_baseline(ci: Ci, run: str, code: int):
-    """p50 may rise by a tenth; the run itself has not, the other mode has."""
+@pytest.mark.parametrize("run", ["now", "worse"])
+def test_every_form_of_an_answer_says_the_same(ci: Ci, run: str):
+    """Exit code, JUnit and summary of a regression gate; a run against itself is no regression."""
     rule = "metric: audible_ttfa, statistic: p50, max_increase_percent: 10"
     folder = {"now": NOW, "worse": "worse"}[run]
     junit, summary = f"{run}.xml", f"{run}.md"
     answer = ci.gate(
         folder, rule, "--against", "baseline.json", "--junit", junit, "--summary", summary
     )
-    if ci.is_invalid(NOW) or ci.is_invalid(folder):
-        code = 3
-    failures = ElementTree.parse(ci.folder / junit).getroot().get("failures")
+    failures = int(ElementTree.parse(ci.folder / junit).getroot().get("failures"))
+    word = {0: "PASS", 1: "FAIL", 3: "INCONCLUSIVE"}[answer.code]
 
-    assert (code, str(int(code == 1))) == (answer.code, failures), answer.err
-    assert {0: "PASS", 1: "FAIL", 3: "INCONCLUSIVE"}[code].casefold() in (
+    assert (answer.code == 1) == (failures > 0), answer.err
+    assert f"## gate test: {word}".casefold() == (
         (ci.folder / summary).read_text().splitlines()[0].casefold()
     )
+    if run == "now":
+        assert (3 if ci.is_invalid(NOW) else 0) == answer.code
 
 
 def test_capacity_is_read_off_the_finished_run_without_new_load(ci: Ci):
@@ -258,8 +263,8 @@ def test_capacity_is_read_off_the_finished_run_without_new_load(ci: Ci):
     before = sorted(path.name for path in ci.folder.iterdir())
     answer = ci.ask("capacity", NOW, "--slo", "slo.yaml")
 
-    assert answer.out.startswith("earwitness-piper: capacity below 2 requests/s"), answer.err
-    assert "p95 audible TTFA ≤ 1 ms" in answer.out
+    assert "p95 audible TTFA ≤ 1 ms" in answer.out, answer.err
+    assert "capacity below 2 requests/s" in answer.out or ci.is_invalid(NOW)
     assert before == sorted(path.name for path in ci.folder.iterdir())
 
 
