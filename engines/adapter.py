@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from engines.base import Capabilities, EngineCard, SpeechRequest
+from engines.base import Capabilities, SpeechRequest
+from engines.card import EngineCard
 from engines.errors import ContractError
 from engines.http_contract import FieldSpec
 from engines.params import check_base_url, check_params, check_text, resolve_values

@@ -36,7 +36,6 @@ __all__ = [
     "Closed",
     "Done",
     "EndOfBody",
-    "EngineCard",
     "EngineInfo",
     "Event",
     "Exchange",
@@ -380,18 +379,6 @@ class Capabilities:
     can_cancel: bool = False
     seen_live: str | None = None  # "<version>, <date>" or None: from the specification only
     note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class EngineCard:
-    """What is known of an engine without talking to it. `base_url` None: no usual address."""
-
-    name: str
-    title: str
-    source: str
-    base_url: str | None
-    capabilities: Capabilities
-    parameters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

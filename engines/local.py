@@ -28,7 +28,6 @@ from engines.base import (
     Closed,
     Done,
     EndOfBody,
-    EngineCard,
     EngineInfo,
     Event,
     Exchange,
@@ -43,6 +42,7 @@ from engines.base import (
     StreamBytes,
     TextDue,
 )
+from engines.card import EngineCard
 from engines.ending import EndsOnce
 from engines.errors import ContractError
 from engines.http_body import for_container, protocol_error
@@ -150,7 +150,7 @@ class LocalAdapter(CodedAdapter):
                 can_cancel=True,
                 note="runs only with --allow-commands; process start is part of every request",
             ),
-            parameters=tuple(_FIELDS),
+            parameters=_FIELDS,
         )
 
     @classmethod

@@ -17,14 +17,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
-from engines.base import Adapter, Capabilities, EngineCard
+from engines.base import Adapter, Capabilities
+from engines.card import EngineCard
 from engines.config_errors import hint
 from engines.credentials import resolve_credentials
 from engines.errors import ContractError, EngineError, UnknownEngineError
 from engines.http_contract import HttpContract, builtin_contracts, load_contract
 from engines.http_stream import HttpStreamAdapter
 
-__all__ = ["ENTRY_POINT_GROUP", "EngineCard", "card", "create", "names"]
+__all__ = ["ENTRY_POINT_GROUP", "card", "create", "names"]
 
 ENTRY_POINT_GROUP = "earwitness.engines"
 
@@ -118,7 +119,8 @@ def _contract_card(contract: HttpContract) -> EngineCard:
         source=contract.source,
         base_url=contract.base_url,
         capabilities=adapter.capabilities,
-        parameters=tuple(contract.parameters()),
+        parameters=contract.parameters(),
+        auth=contract.auth,
     )
 
 

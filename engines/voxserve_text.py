@@ -25,7 +25,6 @@ from engines.base import (
     CancelDue,
     Capabilities,
     Close,
-    EngineCard,
     Event,
     Exchange,
     Fail,
@@ -38,6 +37,7 @@ from engines.base import (
     TextAccepted,
     TextDue,
 )
+from engines.card import EngineCard
 from engines.credentials import Credentials
 from engines.ending import EndsOnce
 from engines.http_body import error_text, protocol_error
@@ -194,7 +194,7 @@ class VoxserveTextAdapter(CodedAdapter):
                 has_incremental_text=True,
                 note="each piece of text is a call of its own, after the reply to the one before",
             ),
-            parameters=tuple(cls.fields()),
+            parameters=cls.fields(),
         )
 
     @classmethod

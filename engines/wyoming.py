@@ -30,7 +30,6 @@ from engines.base import (
     Closed,
     Done,
     EndOfBody,
-    EngineCard,
     EngineInfo,
     Event,
     Exchange,
@@ -45,6 +44,7 @@ from engines.base import (
     TcpTarget,
     TextDue,
 )
+from engines.card import EngineCard
 from engines.ending import EndsOnce
 from engines.http_body import protocol_error
 from engines.http_contract import FieldSpec
@@ -272,7 +272,7 @@ class WyomingAdapter(CodedAdapter):
                 seen_live="wyoming-piper 2.5.2, 2026-11-29",
                 note="streamed text needs a server that streams it (wyoming-piper since 2.0 does)",
             ),
-            parameters=tuple(_FIELDS),
+            parameters=_FIELDS,
         )
 
     @classmethod

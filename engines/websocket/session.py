@@ -31,7 +31,6 @@ from engines.base import (
     Capabilities,
     Close,
     Closed,
-    EngineCard,
     Event,
     Exchange,
     Fail,
@@ -47,6 +46,7 @@ from engines.base import (
     TextDue,
     WebSocketTarget,
 )
+from engines.card import EngineCard
 from engines.credentials import Credentials, resolve_credentials
 from engines.ending import EndsOnce
 from engines.errors import ContractError
@@ -153,7 +153,8 @@ class SessionAdapter(CodedAdapter):
                 seen_live=protocol.seen_live,
                 note=protocol.note,
             ),
-            parameters=tuple(protocol.fields),
+            parameters=protocol.fields,
+            auth=protocol.auth,
         )
 
     @classmethod

@@ -36,7 +36,6 @@ def _engines(
     as_json: bool = typer.Option(False, "--json", help="Print JSON on stdout."),
 ) -> None:
     """List the engines, or show one."""
-    import dataclasses
     import json
 
     from engines import registry
@@ -44,7 +43,7 @@ def _engines(
 
     cards = [registry.card(name)] if name else [registry.card(known) for known in registry.names()]
     if as_json:
-        typer.echo(json.dumps([dataclasses.asdict(card) for card in cards], indent=2))
+        typer.echo(json.dumps([engine_tables.card_json(card) for card in cards], indent=2))
     elif name:
         engine_tables.print_card(cards[0])
     else:

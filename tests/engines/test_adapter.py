@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import pytest
 
 from engines.adapter import CodedAdapter
-from engines.base import Capabilities, EngineCard, SpeechRequest
+from engines.base import Capabilities, SpeechRequest
+from engines.card import EngineCard
 from engines.errors import ContractError
 from engines.http_contract import FieldSpec
 
@@ -20,7 +21,7 @@ class Plain(CodedAdapter):
     @classmethod
     def describe(cls) -> EngineCard:
         capabilities = Capabilities(transport="http", formats=("s16le",), can_cancel=True)
-        return EngineCard("plain", "Plain", "", None, capabilities, tuple(FIELDS))
+        return EngineCard("plain", "Plain", "", None, capabilities, FIELDS)
 
     @classmethod
     def fields(cls) -> Mapping[str, FieldSpec]:

@@ -44,6 +44,32 @@ def test_one_engine_is_shown_with_its_parameters():
     assert "http://127.0.0.1:8000" in shown
 
 
+def test_one_engine_is_shown_with_choices_defaults_and_its_key():
+    """All that is needed to call it, without opening the contract."""
+    lines = [" ".join(line.split()) for line in _run("openai").stdout.splitlines()]
+
+    assert 'response_format: string, default "pcm", one of pcm wav mp3 opus aac flac' in lines
+    assert "speed: number, at least 0.25, at most 4" in lines
+    assert "key OPENAI_API_KEY (sent as Authorization); needed at api.openai.com, elsewhere" in (
+        " ".join(lines)
+    )
+
+
+def test_json_holds_parameters_and_key_of_one_engine():
+    """The same for scripts; an adapter in code tells as much as a contract."""
+    [openai] = json.loads(_run("openai", "--json").stdout)
+    [deepgram] = json.loads(_run("deepgram-ws", "--json").stdout)
+    parameters = {parameter["name"]: parameter for parameter in openai["parameters"]}
+
+    assert ("pcm", "flac") == (
+        parameters["response_format"]["default"],
+        parameters["response_format"]["one_of"][-1],
+    )
+    assert (0.25, 4.0) == (parameters["speed"]["min"], parameters["speed"]["max"])
+    assert {"Authorization": "OPENAI_API_KEY"} == openai["key"]["variables"]
+    assert {"Authorization": "DEEPGRAM_API_KEY"} == deepgram["key"]["variables"]
+
+
 def test_a_wrong_name_is_one_line_with_the_closest():
     """The error carries the exit code of bad arguments."""
     result = _run("narri")
