@@ -54,8 +54,10 @@ def test_help_says_what_exit_codes_mean(earwitness):
 
 
 def _named_commands(text: str) -> Iterator[list[str]]:
-    """`earwitness word word` wherever it stands in code, a page or a data file."""
-    for found in re.finditer(r"(?:`|^ *)(?:\$ )?earwitness ((?:[a-z][a-z-]*[ `\n])+)", text, re.M):
+    """`earwitness word word` in any text, and the lines of a page's blocks that begin so."""
+    blocks = "\n".join(re.findall(r"^```\w*\n(.*?)^```", text, re.M | re.S))
+    words = r"earwitness ((?:[a-z][a-z-]*[ `\n])+)"
+    for found in (*re.finditer(f"`{words}", text), *re.finditer(f"^{words}", blocks, re.M)):
         yield found.group(1).partition("\n")[0].rstrip("` ").split()
 
 
