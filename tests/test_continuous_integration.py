@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import typer
 import yaml
 
 from harness.cli import main as command
+from tests.builders.queues import poisson_queue
+from tests.builders.sweeps import Reply, sweep
 
 GITHUB = Path(__file__).resolve().parents[1] / ".github"
 ACTION = yaml.safe_load((GITHUB / "actions/gate/action.yml").read_text(encoding="utf-8"))
@@ -120,3 +123,25 @@ def test_job_ends_as_its_worst_gate_says(
     options = "--against base.json --any-machine --junit"
     assert f"gate run --rules gates/voice.yaml {options} run/gate-voice.xml" in called
     assert (verdict is not None) == (f"gate run --rules no-regression {options}" in called)
+
+
+def test_slow_engine_fails_the_job_where_inconclusive_only_warns(tmp_path):
+    """The real gate on 88 requests of a busy queue, p95 far above 500 ms: fail, not a warning."""
+    waits = 300 * poisson_queue(0.8, 1, 88, seed=3)[0]
+    folder = sweep(tmp_path, {"tts": lambda rate, seed: [Reply(float(wait)) for wait in waits]})
+    program = tmp_path / "earwitness"
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m harness.cli "$@"\n')
+    program.chmod(0o755)
+    outputs = tmp_path / "outputs"
+    environment = {
+        "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(GITHUB.parent),
+        "RULES": "voice-agent", "BASELINE": "", "ANY_MACHINE": "false", "INCONCLUSIVE": "warn",
+        "OUT": str(folder), "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"),
+        "GITHUB_OUTPUT": str(outputs),
+    }  # fmt: skip
+    ended = subprocess.run(["bash", "-c", JUDGE], env=environment, check=False, timeout=60)
+
+    assert (1, "verdict=fail\n") == (ended.returncode, outputs.read_text())
+    assert "| FAIL | tts | 2/s | p95 audible_ttfa at most 500 ms |" in (
+        (tmp_path / "summary").read_text()
+    )
