@@ -1,12 +1,13 @@
-"""What an option's number must be beyond a range: ranges let "not a number" through."""
+"""What an option must be beyond its type: a number, and not one that would be ignored."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import typer
 
-__all__ = ["above_zero", "finite"]
+__all__ = ["above_zero", "finite", "refuse_given"]
 
 
 def finite(value: float | None) -> float | None:
@@ -29,3 +30,22 @@ def above_zero(value: float | None) -> float | None:
     if value is not None and value <= 0:
         raise typer.BadParameter(f"{value} is not above 0.")
     return finite(value)
+
+
+def refuse_given(context: typer.Context, parameters: Iterable[str], why: str) -> None:
+    """Refuse options that were typed but would be ignored, rather than ignore them.
+
+    Args:
+        context: of the command.
+        parameters: names of its parameters.
+        why: they would be, as a sentence about the option.
+
+    Raises:
+        typer.BadParameter: one of them was typed.
+    """
+    for name in parameters:
+        source = context.get_parameter_source(name)
+        # By its name: the command library moved the class between releases.
+        if source is not None and source.name == "COMMANDLINE":
+            option = next(p.opts[0] for p in context.command.params if p.name == name)
+            raise typer.BadParameter(why, param_hint=f"'{option}'")

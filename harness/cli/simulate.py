@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from harness.cli.option_checks import finite
+from harness.cli.option_checks import finite, refuse_given
 
 __all__ = ["register"]
 
@@ -100,7 +100,9 @@ def simulate(
     from harness.cli.simulate_study import write_study
 
     if study is not None:
-        _refuse_beside_a_study(context)
+        refuse_given(
+            context, _DECIDED_BY_THE_STUDY, "a study chooses this itself; drop one of the two."
+        )
         write_study(study, duration_s=duration, prompts=prompts, max_words=max_words)
         return
     run_simulations(
@@ -117,16 +119,6 @@ def simulate(
             is_json=json_,
         )
     )
-
-
-def _refuse_beside_a_study(context: typer.Context) -> None:
-    for name in _DECIDED_BY_THE_STUDY:
-        source = context.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            raise typer.BadParameter(
-                "a study chooses this itself; drop one of the two.",
-                param_hint=f"'--{name.rstrip('_')}'",
-            )
 
 
 def engine_bench(
