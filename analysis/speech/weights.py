@@ -161,7 +161,10 @@ def _convert(model: str, file: Path, cache: Path, source: WeightsSource, origin:
     target = _entry(cache, f"{origin}-{_CONVERSION}", model)
     if _is_intact(target):
         return Weights(model, target, WeightsSource.CACHE, origin)
-    checkpoint = _torch_bytes(file.read_bytes())
+    try:
+        checkpoint = _torch_bytes(file.read_bytes())
+    except WeightsError as fault:
+        raise WeightsError(f"{file}: {fault}; give an OpenAI checkpoint or such a file") from None
     _write_atomically(target, checkpoint)
     _write_atomically(_seal(target), hashlib.sha256(checkpoint).hexdigest().encode())
     return Weights(model, target, source, origin)

@@ -193,6 +193,15 @@ def test_missing_path_is_named(tmp_path):
         find_weights(cache=tmp_path, path=tmp_path / "nowhere.pt")
 
 
+def test_file_of_neither_kind_is_named(tmp_path):
+    """With what would do."""
+    path = tmp_path / "photo.jpg"
+    path.write_bytes(b"\xff\xd8 no weights at all")
+
+    with pytest.raises(WeightsError, match=r"photo\.jpg: not a CTranslate2 .*; give an OpenAI"):
+        find_weights("tiny.en", cache=tmp_path, path=path)
+
+
 def test_unknown_model_name_lists_the_known(tmp_path):
     """A wrong name is not a download."""
     with pytest.raises(WeightsError, match=r"'tony.en'.*tiny.en"):
