@@ -42,6 +42,7 @@ __all__ = [
     "Sniff",
     "ValueType",
     "builtin_contracts",
+    "is_contract_file",
     "load_contract",
 ]
 
@@ -425,6 +426,11 @@ def builtin_contracts() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in CONTRACTS_FOLDER.glob("*.yaml")))
 
 
+def is_contract_file(name: str) -> bool:
+    """Whether an engine is named by a file rather than by its name."""
+    return name.endswith((".yaml", ".yml")) or "/" in name
+
+
 def load_contract(name: str | Path, *, allow_env: bool = False) -> HttpContract:
     """Read and check one contract.
 
@@ -437,7 +443,7 @@ def load_contract(name: str | Path, *, allow_env: bool = False) -> HttpContract:
         UnknownEngineError: there is neither such a contract nor such a file.
         ContractError: the file is wrong; one line.
     """
-    is_path = isinstance(name, Path) or name.endswith((".yaml", ".yml")) or "/" in name
+    is_path = isinstance(name, Path) or is_contract_file(name)
     path = Path(name) if is_path else CONTRACTS_FOLDER / f"{name}.yaml"
     if not is_path and not path.is_file():
         known = builtin_contracts()

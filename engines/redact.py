@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from urllib.parse import urlsplit, urlunsplit
 
-__all__ = ["MAX_ERROR_CHARS", "one_line", "redact_headers", "redact_url"]
+__all__ = ["MAX_ERROR_CHARS", "one_line", "redact_headers", "redact_url", "shown_place"]
 
 # The length that a stored error text may have.
 MAX_ERROR_CHARS = 500
@@ -55,6 +55,13 @@ def one_line(text: str | bytes, *, secrets: Iterable[str] = ()) -> str:
         text = shape.sub(rf"\1\2{_HIDDEN}", text)
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return line if len(line) <= MAX_ERROR_CHARS else line[: MAX_ERROR_CHARS - 3] + "..."
+
+
+def shown_place(base_url: str) -> str:
+    """An adapter's address for a person, without keys."""
+    if base_url.startswith("process:"):
+        return "a command of this machine"
+    return redact_url(base_url)
 
 
 def redact_url(url: str) -> str:

@@ -22,7 +22,12 @@ from engines.card import EngineCard
 from engines.config_errors import hint
 from engines.credentials import resolve_credentials
 from engines.errors import ContractError, EngineError, UnknownEngineError
-from engines.http_contract import HttpContract, builtin_contracts, load_contract
+from engines.http_contract import (
+    HttpContract,
+    builtin_contracts,
+    is_contract_file,
+    load_contract,
+)
 from engines.http_stream import HttpStreamAdapter
 
 __all__ = ["ENTRY_POINT_GROUP", "card", "create", "names"]
@@ -125,8 +130,7 @@ def _contract_card(contract: HttpContract) -> EngineCard:
 
 
 def _is_contract(name: str) -> bool:
-    is_path = name.endswith((".yaml", ".yml")) or "/" in name
-    return is_path or name in builtin_contracts()
+    return is_contract_file(name) or name in builtin_contracts()
 
 
 def _factory(name: str) -> AdapterFactory:

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from engines.base import Adapter, EngineInfo, HttpTarget, SpeechRequest, WebSocketTarget
 from engines.params import address_hint
+from engines.redact import shown_place
 from harness.clock import Clock
 from harness.errors import EngineNotReadyError, RunInterruptedError
 from harness.observer import Preflight, RunObserver
@@ -111,7 +112,7 @@ async def _try(
     if record.http_status in _SHARED_REFUSALS:
         hint = hint_for(adapter, record)
         raise EngineNotReadyError(
-            f"{label} at {adapter.base_url}: refused the request sent before the load "
+            f"{label}, {shown_place(adapter.base_url)}: refused the request sent before the load "
             f"({record.error_text}), and would refuse every other: mend what it says"
             f"{f' ({hint})' if hint else ''}, or send the load all the same with --no-preflight"
         )

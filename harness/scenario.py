@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from engines.http_contract import is_contract_file, load_contract
 from harness.config_errors import hint, read_yaml, show, validate
 from harness.errors import ScenarioError
 from harness.scenario_sections import (
@@ -155,6 +156,7 @@ def parse_scenario(
 
     Raises:
         ScenarioError: as there.
+        ContractError: a contract file that an engine names is wrong.
     """
     options = options or {}
     if isinstance(data, dict):
@@ -163,9 +165,30 @@ def parse_scenario(
             blamed = f"{options.get(key, where)}: {key}"
             changed = _overlaid(changed, _parts(key), value, blamed)
         _refuse_other_schema(changed, where)
-        data = changed
+        data = _with_contract_names(changed)
     sources = {_as_printed(key): option for key, option in options.items()}
     return validate(Scenario, data, where=where, error=ScenarioError, sources=sources)
+
+
+def _with_contract_names(data: Mapping[str, Any]) -> dict[str, Any]:
+    """An engine given by a file is called as the contract in it, unless it has a name here."""
+    copy = dict(data)
+    engines = copy.get("engines")
+    if isinstance(engines, list):
+        copy["engines"] = [
+            {**engine, "name": load_contract(engine["contract"], allow_env=True).name}
+            if isinstance(engine, dict) and _needs_name(engine)
+            else engine
+            for engine in engines
+        ]
+    return copy
+
+
+def _needs_name(engine: Mapping[str, Any]) -> bool:
+    contract = engine.get("contract")
+    is_file = isinstance(contract, str) and is_contract_file(contract)
+    # That a file is missing is told by whoever needs it.
+    return is_file and engine.get("name") is None and Path(str(contract)).is_file()
 
 
 def _find(name_or_path: str | Path) -> Path:

@@ -132,7 +132,10 @@ class EngineSpec(Section):
 
     @property
     def label(self) -> str:
-        """What points and reports call it: `name`, else the contract's name or file stem."""
+        """What points and reports call it: `name`, else the contract's name.
+
+        A scenario that is loaded has the name of every contract file filled in.
+        """
         return self.name or Path(self.contract).stem
 
 

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from engines.card import EngineCard
 from engines.http_contract import AuthSpec, FieldSpec
+from engines.redact import shown_place
 from harness.cli.terminal import Terminal
 
 if TYPE_CHECKING:
@@ -132,7 +133,10 @@ def print_contract_report(report: ContractReport, *, console: Console | None = N
     if record.format is not None and record.chunks:
         length = "" if report.duration_s is None else f", {report.duration_s:.2f} s"
         shape = f"{record.format.sample_format} in {len(record.chunks)} chunks{length}"
-    out.print(escape(f"{report.engine} at {report.base_url}: {who or 'a server without a name'}"))
+    place = shown_place(report.base_url)
+    out.print(
+        escape(f"{report.engine}, {place}{f': {who}' if who else ' (does not say its name)'}")
+    )
     out.print(escape(f"  reply     {record.transport_outcome}, {shape}"))
     for line in report.mismatches:
         out.print(escape(f"  MISMATCH  {line}"))

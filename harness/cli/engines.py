@@ -99,7 +99,7 @@ def _check(
         allow_env=allow_env,
     )
     said = text or contract_check.DEFAULT_TEXT
-    typer.echo(f"one request of {len(said)} characters to {adapter.base_url}", err=True)
+    _announce(adapter.base_url, len(said))
     _print_report(
         contract_check.run_check(
             adapter,
@@ -111,6 +111,13 @@ def _check(
         ),
         as_json=as_json,
     )
+
+
+def _announce(base_url: str, num_characters: int) -> None:
+    from engines.redact import shown_place
+
+    place = shown_place(base_url)
+    typer.echo(f"one request of {num_characters} characters to {place}", err=True)
 
 
 def _print_report(report: ContractReport, *, as_json: bool) -> None:

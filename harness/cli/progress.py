@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TextIO
 
 from engines.base import EngineInfo
-from engines.redact import redact_url
+from engines.redact import shown_place
 from harness.dispatcher import Progress
 from harness.observer import Preflight
 from harness.plan import RunPlan, redactor
@@ -52,11 +52,11 @@ class ProgressLine:
         words = [word for word in (info.server_name, info.server_version) if word]
         if info.models:
             words.append(f"models {', '.join(info.models[:5])}")
-        where = redact_url(adapter.base_url)
+        where = shown_place(adapter.base_url)
         if words or not info.reason:
             self._say(f"{engine}: {' '.join(words) or 'ready'} at {where}")
         else:
-            self._say(f"{engine}: somebody is at {where} ({info.reason})")
+            self._say(f"{engine}: {where} ({info.reason})")
         if info.is_match is None:
             self._say(
                 f"{engine}: warning: this server cannot tell who it is, so nothing shows that it "

@@ -141,9 +141,10 @@ def _engine(scenario: Scenario, name: str) -> dict[str, Any]:
         if engine.label == name:
             return engine.model_dump()
     from engines import registry
+    from engines.http_contract import is_contract_file
 
     labels = [engine.label for engine in scenario.engines]
-    if name not in registry.names() and "/" not in name and not name.endswith((".yaml", ".yml")):
+    if name not in registry.names() and not is_contract_file(name):
         known = [*labels, *registry.names()]
         raise ScenarioError(
             f"--engine: {name!r} is neither an engine of the scenario ({', '.join(labels)}) nor a "

@@ -201,6 +201,8 @@ def read_run_record(layout: Layout) -> RunRecord:
     try:
         data = orjson.loads(run_json.read_bytes())
     except FileNotFoundError:
+        if not layout.folder.exists():
+            raise RunFolderError(f"{layout.folder}: does not exist") from None
         raise RunFolderError(f"{layout.folder}: is not a run folder: it has no run.json") from None
     except OSError as fault:
         raise disk_error(run_json, fault, "cannot be read") from None

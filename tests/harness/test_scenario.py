@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from engines.http_contract import CONTRACTS_FOLDER
 from harness.errors import ScenarioError
 from harness.scenario import bundled_scenarios, load_scenario, parse_scenario
 from harness.schedule import build_schedule
@@ -239,3 +240,16 @@ def test_resolved_values_build_the_same_scenario_again(tmp_path: Path):
     given = scenario()
 
     assert given == load_scenario(_file(tmp_path, given.resolved()))
+
+
+def test_an_engine_given_by_a_file_is_called_as_its_contract(tmp_path: Path):
+    """Not as the file: points, reports and comparisons then name what was measured."""
+    text = (
+        (CONTRACTS_FOLDER / "generic.yaml").read_text().replace("name: generic", "name: acme-one")
+    )
+    (tmp_path / "acme_one_draft.yaml").write_text(text)
+    path = tmp_path / "s.yaml"
+    path.write_text(yaml.safe_dump(scenario_data(engines=[{"contract": "acme_one_draft.yaml"}])))
+
+    assert ["acme-one"] == [engine.label for engine in load_scenario(path).engines]
+    assert "acme-one" == load_scenario(path).resolved()["engines"][0]["name"]

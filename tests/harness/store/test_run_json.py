@@ -68,6 +68,8 @@ def test_a_damaged_head_is_one_line(content: str, complaint: str, tmp_path: Path
 
 def test_a_folder_without_run_json_is_no_run(tmp_path: Path) -> None:
     """An arbitrary folder is named as what it is not."""
+    with pytest.raises(RunFolderError, match="nowhere: does not exist"):
+        open_run(tmp_path / "nowhere")
     with pytest.raises(RunFolderError, match="is not a run folder"):
         open_run(tmp_path)
 
