@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import json
+import multiprocessing
 import os
 import selectors
 import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +24,7 @@ from typing import IO
 from harness.clock import Clock
 from harness.errors import EngineNotReadyError
 
-__all__ = ["ChildServer", "start_child"]
+__all__ = ["ChildServer", "end_with_parent", "start_child"]
 
 _STOP_WAIT_S = 15.0
 _KEPT_STDERR_CHARS = 500
@@ -67,6 +69,23 @@ def start_child(
             yield ChildServer(_wait_for_url(process, stderr, name, ready_s, clock), process)
         finally:
             _stop(process)
+
+
+def end_with_parent() -> None:
+    """Make this worker process of a pool end when the process that started it is gone.
+
+    A pool's workers wait for work on a pipe that they hold open themselves, so a parent that was
+    killed would leave them waiting for ever.
+    """
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
 
 
 def _wait_for_url(

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.child import end_with_parent
 from harness.cli.simulate_command import short_prompts, simulate_seeded
 from harness.errors import RunFolderError
 from reference_engine.config import load_profile, profile_names
@@ -188,7 +189,7 @@ def _run(jobs: Sequence[Job]) -> Iterable[Measured]:
     """All points, on all cores, with a line of progress."""
     # The long ones first, so that the last minute is not one core's.
     order = sorted(jobs, key=lambda job: -job.rate_rps * job.duration_s)
-    with ProcessPoolExecutor(max_workers=os.cpu_count()) as pool:
+    with ProcessPoolExecutor(os.cpu_count(), initializer=end_with_parent) as pool:
         for done, measured in enumerate(pool.map(_measure, order), start=1):
             if sys.stderr.isatty():
                 sys.stderr.write(f"\rsimulated {done} of {len(order)} points ")

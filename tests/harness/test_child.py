@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -16,6 +17,16 @@ READY = (
     "sys.stdin.read()"
 )
 STUBBORN = "import signal, sys; signal.signal(signal.SIGTERM, signal.SIG_IGN);" + READY
+
+
+# Two workers that hold the output open; the last line says that both are there.
+POOL = (
+    "import concurrent.futures as cf, signal, sys;"
+    "from harness.child import end_with_parent;"
+    "pool = cf.ProcessPoolExecutor(2, initializer=end_with_parent);"
+    "list(pool.map(abs, range(8)));"
+    "print('working', flush=True); signal.pause()"
+)
 
 
 def child(script: str, *, ready_s: float = 30.0):
@@ -79,3 +90,13 @@ def test_first_line_that_is_no_address_is_shown():
 
     with pytest.raises(EngineNotReadyError, match="expected JSON with a url"), chatty:
         pass
+
+
+def test_workers_of_a_killed_process_end():
+    """Whoever reads the output sees its end, so nobody holds it any more."""
+    with subprocess.Popen([sys.executable, "-c", POOL], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"working\n"
+        process.kill()
+
+        assert process.stdout.read() == b""
