@@ -100,7 +100,7 @@ def _problem(item: Mapping[str, Any], model: type[BaseModel], at: str) -> str:
         listed = f"; known keys: {', '.join(known)}" if known else ""
         return f"{at}: unknown key{hint(loc[-1], known)}{listed}"
     if kind == "missing":
-        return f"{at}: missing, but required"
+        return f"{at}: missing, but required{_only_value(model, loc)}"
     if kind in {"literal_error", "enum"}:
         options = [word.strip("'") for word in _options(str(context.get("expected", "")))]
         return f"{at}: {show(found)} is not one of {', '.join(options)}{hint(found, options)}"
@@ -113,6 +113,15 @@ def _problem(item: Mapping[str, Any], model: type[BaseModel], at: str) -> str:
             f"{at}: {item['msg'].removeprefix('Value error, ').removeprefix('Assertion failed, ')}"
         )
     return f"{at}: {_complaint(found, item['msg'])}"
+
+
+def _only_value(model: type[BaseModel], loc: tuple[str | int, ...]) -> str:
+    """What to write for a key of the file that can have but one value, as `schema: 1`."""
+    reached = _step(model, loc[0]) if len(loc) == 1 else []
+    values = [
+        v for a in reached if typing.get_origin(a) is typing.Literal for v in typing.get_args(a)
+    ]
+    return f"; write `{loc[0]}: {values[0]}`" if len(values) == 1 else ""
 
 
 def _complaint(found: object, message: str) -> str:

@@ -70,6 +70,18 @@ def test_the_two_setup_commands_come_first():
     assert ["make demo", "make test"] == commands()[:2]
 
 
+def test_the_environment_is_entered_before_the_first_command_of_the_program():
+    """`make` puts the program into .venv, where no shell looks by itself."""
+    assert ". .venv/bin/activate" == commands()[2]
+    assert commands()[3].startswith("earwitness ")
+
+
+@pytest.mark.parametrize("command", ["capacity", "view"])
+def test_a_command_that_reads_finished_runs_is_on_the_first_page(command: str):
+    """Nobody finds what no page names."""
+    assert f"`earwitness {command}" in README or f"\nearwitness {command}" in README
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(page: Path):
     """Every relative link and picture of a page is a file of the project."""
