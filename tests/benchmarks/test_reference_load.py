@@ -304,4 +304,4 @@ def test_overload_refuses_fast_keeps_who_plays_and_recovers(tmp_path: Path):
     assert {NUM_BYTES} == {_num_bytes(record) for record in played}
     assert statistics.median(refused_ms) <= 5 * unloaded_ms
     assert [] == [wait for wait in waits_ms if wait > 1]
-    assert new_ms <= 1.2 * old_ms
+    assert new_ms <= 1.2 * old_ms < math.inf
