@@ -119,29 +119,29 @@ def test_limit_far_out_of_reach_is_met_although_requests_queue():
 
 
 @pytest.mark.bench
-@pytest.mark.timeout(1800)
-def test_false_answers_and_power_table():
-    """The table of METRICS.md: 400 runs of each queue, load and length."""
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("load", [0.0, 0.3, 0.7, 0.9])
+def test_false_answers_and_power_table(load):
+    """Rows of the table of METRICS.md: 400 runs of each queue and length at one load."""
     worst = 0.0
-    for load in (0.0, 0.3, 0.7, 0.9):
-        for name, service_cv in QUEUES.items() if load else {"independent, gamma": 0.0}.items():
-            long = _run(load, 400, 4000, seed=99, service_cv=service_cv).ravel()
-            for n in (75, 150, 300, 1000):
-                runs = _run(load, 400, n, seed=n, service_cv=service_cv)
-                edge, fine, far, bad, worse = (
-                    words_of(runs, limit)
-                    for limit in (
-                        *(float(np.quantile(long, q)) for q in (0.95, 0.99)),
-                        5 * float(np.quantile(long, 0.95)),
-                        *(float(np.quantile(long, q)) for q in (0.85, 0.7)),
-                    )
-                )
-                worst = max(worst, *edge)
-                cells = (*edge, fine[0], far[0], bad[1], worse[1])
-                shares = " | ".join(f"{cell:.1%}" for cell in cells)
-                print(f"| {name} | {load:.0%} | {n} | {shares} |", flush=True)
+    for name, service_cv in QUEUES.items() if load else [("independent", 0.0)]:
+        long = _run(load, 400, 4000, seed=99, service_cv=service_cv).ravel()
+        edge, fine, bad, worse = (float(np.quantile(long, q)) for q in (0.95, 0.99, 0.85, 0.7))
+        for n in (75, 150, 300, 1000):
+            runs = _run(load, 400, n, seed=n, service_cv=service_cv)
+            at_edge = words_of(runs, edge)
+            worst = max(worst, *at_edge)
+            cells = (
+                *at_edge,
+                words_of(runs, fine)[0],
+                words_of(runs, 5 * edge)[0],
+                words_of(runs, bad)[1],
+                words_of(runs, worse)[1],
+            )
+            shares = " | ".join(f"{cell:.1%}" for cell in cells)
+            print(f"| {name} | {load:.0%} | {n} | {shares} |", flush=True)
 
-    assert worst <= 0.12
+    assert worst <= 0.09
 
 
 def _run(load: float, num: int, n: int, *, seed: int, service_cv: float) -> np.ndarray:
