@@ -22,6 +22,11 @@ from tests.builders.sweeps import Reply, gamma_engine, sweep
 README = Path(__file__).resolve().parents[2] / "analysis" / "README.md"
 
 
+def chapter() -> str:
+    """What the README says about gates."""
+    return README.read_text(encoding="utf-8").split("## To add a gate")[1].split("\n## ")[0]
+
+
 def rules_of(tmp_path, text: str):
     path = tmp_path / "rules.yaml"
     path.write_text("schema: 1\nname: test\n" + textwrap.dedent(text))
@@ -499,7 +504,7 @@ def test_gate_that_matches_no_point_is_a_mistake(tmp_path, steady):
 
 def test_example_of_the_readme_is_a_gate(tmp_path):
     """As printed."""
-    (example,) = re.findall(r"```yaml\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    (example,) = re.findall(r"```yaml\n(.*?)```", chapter(), re.DOTALL)
     (tmp_path / "mine.yaml").write_text(example)
 
     assert 5 == len(load_gate(tmp_path / "mine.yaml").rules)
@@ -510,9 +515,7 @@ def test_example_of_the_readme_is_a_gate(tmp_path):
 )
 def test_every_key_of_a_rule_is_documented(key):
     """Where the README of the package says how to add a gate."""
-    chapter = README.read_text(encoding="utf-8").split("## To add a gate")[1].split("\n## ")[0]
-
-    assert f"`{key}" in chapter
+    assert f"`{key}" in chapter()
 
 
 # -- as told --------------------------------------------------------------------------------------
