@@ -1,6 +1,6 @@
 """Before the load: who answers at each engine, and whether it takes a request like those to come.
 
-The one request (`preflight: true`) says the first prompt of the scenario, sent as the load will be:
+The one request (`preflight: true`) says what the load will say first, sent as the load will be:
 same parameters, pacing, limits and trust. It belongs to no point and no figure; `run.json` keeps
 how it ended. A refusal that every other request would meet ends the run while nothing is lost;
 whatever else happens to it is told, and left to the load to measure.
@@ -100,7 +100,7 @@ async def _try(
     plan: RunPlan, adapter: Adapter, *, label: str, settings: PointSettings, clock: Clock
 ) -> Preflight:
     """One request, and the end of the run where no other could fare better."""
-    prompt = plan.prompts.prompts[0]
+    prompt = plan.first_prompt
     pacing = settings.text_pacing
     request = SpeechRequest(
         f"preflight-{label}",

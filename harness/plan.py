@@ -20,7 +20,7 @@ from engines.errors import EngineError
 from engines.redact import redact_url
 from harness.errors import AuthorizationError, ScenarioError
 from harness.machine_limits import FileLimits, SystemFileLimits, check_descriptors, check_ports
-from harness.prompts import PromptSet, load_prompts
+from harness.prompts import Prompt, PromptSet, load_prompts
 from harness.safety import Estimate, Resolve, authorize, estimate_load, system_resolve
 from harness.scenario import Point, Scenario
 from harness.schedule import Schedule, build_schedule
@@ -67,6 +67,11 @@ class RunPlan:
     estimates: tuple[Estimate, ...]
     secrets: frozenset[str] = field(repr=False)
     are_commands_allowed: bool = False
+
+    @property
+    def first_prompt(self) -> Prompt:
+        """What is said first, of all that will be."""
+        return self.prompts[self.schedules[0].arrivals[0].prompt_id]
 
     @property
     def user_agent(self) -> str:

@@ -139,7 +139,7 @@ def estimate_load(
     for host, plans in by_host.items():
         num_ahead = sum(_host_of(url) == host for url in ahead)
         num_characters = sum(len(prompts[a.prompt_id].text) for plan in plans for a in plan)
-        num_characters += num_ahead * len(prompts.prompts[0].text)
+        num_characters += num_ahead * len(prompts[schedules[0].arrivals[0].prompt_id].text)
         estimates.append(
             Estimate(
                 host=host,

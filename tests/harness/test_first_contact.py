@@ -52,7 +52,7 @@ def _answers_first(status: int) -> Any:
 
 
 def test_the_first_request_is_one_of_the_load_and_in_no_table(tmp_path: Path):
-    """The first prompt with the engine's parameters; `run.json` says how it ended."""
+    """What the load says first, with the engine's parameters; `run.json` says how it ended."""
     with ScriptedServer(voice()) as server:
         engine = {"contract": "earwitness-piper", "base_url": server.base_url}
         told = _run(
@@ -65,6 +65,7 @@ def test_the_first_request_is_one_of_the_load_and_in_no_table(tmp_path: Path):
     assert 8 == len(rest) == len(stored.requests)
     assert 1.5 == first.json["speed"]
     assert first.json.keys() == rest[0].json.keys()
+    assert first.json["input"] == rest[0].json["input"]
     assert len(first.json["input"]) == entry["preflight"]["num_characters"]
     assert ("ok", 200) == (entry["preflight"]["outcome"], entry["preflight"]["http_status"])
     assert 0 < told.found["earwitness-piper"].duration_ms < 5_000

@@ -205,7 +205,8 @@ def test_requests_before_the_load_are_in_the_estimate():
 
     assert (0, 2) == (without.num_ahead, found.num_ahead)
     assert 2 == found.num_requests - without.num_requests
-    assert 2 * len(prompts.prompts[0].text) == found.num_characters - without.num_characters
+    first = prompts[plan.arrivals[0].prompt_id]
+    assert 2 * len(first.text) == found.num_characters - without.num_characters
     assert f"{found.num_requests} requests (2 of them before the load)," in found.line()
 
 
