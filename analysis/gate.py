@@ -443,9 +443,8 @@ def _judge_change(rule: Rule, points: Sequence[PointEvidence], change: _Change) 
         reason = "the whole interval of the difference is beyond the limit"
         return _of_rule(rule, points, RuleVerdict.FAIL, reason, **figures)
     if worst <= unseen:
-        reason = (
-            f"no regression beyond the limit is shown, and one of more than {size} is ruled out"
-        )
+        ruled_out = f"one of more than {size}" if worst > 0 else "any"
+        reason = f"no regression beyond the limit is shown, and {ruled_out} is ruled out"
         return _of_rule(rule, points, RuleVerdict.PASS, reason, **figures)
     needed = _needed_pairs(rule, change, best, worst)
     reason = (

@@ -346,6 +346,13 @@ def test_pass_says_which_regression_would_have_been_seen(tmp_path, steady, base)
     assert "is ruled out" in gate_text(found)
 
 
+def test_run_against_itself_rules_out_any_regression(tmp_path, steady):
+    """Not "one of more than 0 ms"."""
+    found = judge(steady, one_rule(tmp_path, NO_WORSE), base=steady)
+
+    assert "and any is ruled out" in gate_text(found)
+
+
 def test_value_alone_may_be_asked_for_against_a_base(tmp_path, base):
     """40 requests have no interval of p95; 10 ms later is beyond 5 ms all the same."""
     rule = "metric: audible_ttfa, statistic: p95, max_increase: 5, evidence: value"
