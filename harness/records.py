@@ -193,12 +193,13 @@ class RunRecord:
     """The contents of run.json.
 
     engines: one mapping per engine: name, contract, base_url (redacted), params, info (the answer
-        to "who are you"), capabilities.
+        to "who are you"), capabilities, preflight (how the request before the load ended, or
+        None).
     clock: anchor_utc, anchor_monotonic_ns, offsets (list of [run_ns, realtime_ns,
         uncertainty_ns]), stamp_source, steps.
     prompts: the set's name, its sha256 and how many prompts were chosen from it.
     command: the command line of the first sitting.
-    resumes: one mapping per later sitting: resumed_utc, command, revision.
+    resumes: one mapping per later sitting: resumed_utc, command, revision, preflight (by engine).
     """
 
     name: str

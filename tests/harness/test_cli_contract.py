@@ -134,6 +134,19 @@ def test_parameters_are_read_as_a_scenario_would_read_them(acme: str):
     assert isinstance(_check(acme, ok(), "--param", "seed").exception, ScenarioError)
 
 
+def test_an_address_that_repeats_the_route_is_told_in_the_mismatch():
+    """Where a contract has something to ask it is found out earlier; this one answers anywhere."""
+    with ScriptedServer(
+        lambda request: ok(b"{}", status=200 if request.method == "GET" else 404)
+    ) as server:
+        result = _run("openai", "--base-url", f"{server.base_url}/v1", "--json")
+
+    [mismatch] = json.loads(result.stdout)["mismatches"]
+    assert 1 == result.exit_code
+    assert "HTTP 404" in mismatch
+    assert "drop /v1 from the base URL" in mismatch
+
+
 def test_another_server_is_refused_before_it_is_asked_to_speak(acme: str):
     """With the exit code of a server that is not the right one."""
     result = _check(acme, chunked(HALVES), who="dummy")

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from harness.environment import Environment
-from harness.errors import EngineNotReadyError
+from harness.errors import EngineNotReadyError, RunInterruptedError
 from harness.loop import run
 from harness.observer import Preflight, SilentObserver
 from harness.plan import plan_run
 from harness.runner import run_scenario
 from harness.scenario import parse_scenario
 from harness.store import open_run
-from tests.builders.servers import Request, ScriptedServer, ok
+from tests.builders.servers import Request, ScriptedServer, WaitForClose, ok
 from tests.builders.voices import short_run, voice
 
 pytestmark = pytest.mark.slow
@@ -92,3 +93,30 @@ def test_what_may_pass_is_told_and_left_to_the_load(status: int, tmp_path: Path)
 
     assert status == told.found["earwitness-piper"].http_status
     assert {"ok"} == set(open_run(tmp_path / "run").requests["transport_outcome"])
+
+
+def test_a_refused_session_ends_the_run_as_a_refused_request_does(tmp_path: Path):
+    """Over a WebSocket the answer to the upgrade says it; the address is told what it repeats."""
+    with ScriptedServer(ok(b"not found", status=404)) as server:
+        engine = {"contract": "deepgram-ws", "base_url": f"{server.base_url}/v1"}
+        with pytest.raises(EngineNotReadyError, match=r"HTTP 404: not found.*drop /v1 from"):
+            _run(server.base_url, tmp_path / "run", engines=[engine])
+
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_stop_during_the_first_request_leaves_no_folder(tmp_path: Path):
+    """Ctrl-C is heard although the reply does not come."""
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        asyncio.get_running_loop().call_later(0.2, stop.set)
+        await run_scenario(plan, tmp_path / "run", environment=Environment(), stop=stop)
+
+    with ScriptedServer(voice(lambda _request: (WaitForClose(),))) as server:
+        data = short_run(server.base_url, preflight=True)
+        plan = plan_run(parse_scenario(data, where="t", base_dir=Path.cwd()))
+        with pytest.raises(RunInterruptedError):
+            run(main())
+
+    assert not (tmp_path / "run").exists()
