@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from analysis.evidence import PointEvidence, RunEvidence
+from analysis.number_words import number, share, share_of
 from analysis.slo import Slo
 from analysis.stats.isotonic import falling_fit
 
@@ -38,6 +40,7 @@ class Trial:
     meets: None where the point says nothing (an invalid client). misses: what it failed by.
     verdict: of the client's own check; a suspect one is counted and told.
     num_characters, audio_s: of a request, on average over those that were spoken well.
+    achieved_rps: requests that were sent, over the length of the measurement.
     """
 
     rate_rps: float
@@ -50,6 +53,7 @@ class Trial:
     audio_s: float | None = None
     n: int = 0
     verdict: str = "valid"
+    achieved_rps: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +71,7 @@ class CurvePoint:
     listeners: float | None
     num_characters: float | None
     audio_s: float | None
+    achieved_rps: float | None = None
 
 
 class CapacityStatus(StrEnum):
@@ -117,10 +122,10 @@ def trial_of(point: PointEvidence, slo: Slo, *, wer: float | None = None) -> Tri
     misses = [
         *_over("p95 audible TTFA", p95, slo.audible_ttfa_p95_ms, "ms",
                absent="not reached" if has_data else "not measured"),
-        *_over("failure rate", _point_value(metrics, "failure_rate"), slo.failure_rate, "",
-               absent="not measured"),
-        *_over("underrun rate", _point_value(metrics, "underrun_rate"), slo.underrun_rate, ""),
-        *_over("WER", wer, slo.wer, ""),
+        *_over_share("failure rate", metrics["failure_rate"], slo.failure_rate,
+                     absent="not measured"),
+        *_over_share("underrun rate", metrics["underrun_rate"], slo.underrun_rate),
+        *([f"WER {share(wer)}"] if wer is not None and wer > slo.wer else []),
     ]  # fmt: skip
     if summary["load"] != "sustained":
         misses.append(f"{summary['load']}: {summary.get('load_reason')}")
@@ -137,6 +142,7 @@ def trial_of(point: PointEvidence, slo: Slo, *, wer: float | None = None) -> Tri
         audio_s=_mean(spoken["audio_duration"].tolist()),
         n=int(summary["n"]),
         verdict=summary["validity"]["verdict"],
+        achieved_rps=summary["achieved_rps"],
     )
 
 
@@ -150,7 +156,17 @@ def _over(
     """What is missed; `absent` says it where there is no value, which otherwise does not matter."""
     if value is None:
         return [f"{name} {absent}"] if absent else []
-    return [f"{name} {value:.4g} {unit}".rstrip()] if value > limit else []
+    return [f"{name} {number(value, unit)}"] if value > limit else []
+
+
+def _over_share(
+    name: str, found: Mapping[str, Any], limit: float, *, absent: str = ""
+) -> list[str]:
+    """The same for a share: `failure rate 4.9 % (2 of 41)`."""
+    value, n = found["value"]["value"], found["n"]
+    if value is None:
+        return [f"{name} {absent}"] if absent else []
+    return [f"{name} {share_of(round(value * n), n)}"] if value > limit else []
 
 
 # -- from a finished sweep ------------------------------------------------------------------------
@@ -225,6 +241,7 @@ def _curve(trials: Sequence[Trial]) -> list[CurvePoint]:
             listeners=_mean_of("listeners", told[index]),
             num_characters=_mean_of("num_characters", told[index]),
             audio_s=_mean_of("audio_s", told[index]),
+            achieved_rps=_mean_of("achieved_rps", told[index]),
         )
         for index, (rate, group) in enumerate(zip(rates, groups, strict=True))
     ]

@@ -335,7 +335,12 @@ def _at_rate(
         differences=_judged(compared, differences),
         decomposition=_decompose(pairs) if is_paired and not is_about_text else None,
         cautions=tuple(
-            text for pair in pairs for text in (*_caution(pair.first), *_caution(pair.second))
+            text
+            for pair in pairs
+            for text in (
+                *_caution(first.label, pair.first),
+                *_caution(second.label, pair.second),
+            )
         ),
     )
 
@@ -416,9 +421,9 @@ def _parts(pair: PointPair) -> list[list[float]]:
     return found
 
 
-def _caution(point: PointEvidence) -> list[str]:
+def _caution(label: str, point: PointEvidence) -> list[str]:
     validity = point.summary["validity"]
-    name = f"{point.engine} at {point.rate_rps:g}/s, seed {point.seed}"
+    name = f"{label} at {point.rate_rps:g}/s, seed {point.seed}"
     cautions = []
     if validity["verdict"] != "valid":
         codes = ", ".join(reason["code"] for reason in validity["reasons"])

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 from analysis.capacity import Capacity
+from analysis.number_words import figure
 
 __all__ = ["Cost", "CostInputs", "Pricing", "cost_at_capacity", "cost_of", "cost_of_hosted"]
 
@@ -65,12 +66,10 @@ class Cost:
     def __str__(self) -> str:
         audio = (
             "" if self.per_audio_hour is None
-            else f", {self.per_audio_hour:.3g} {self.currency} per hour of audio"
+            else f", {figure(self.per_audio_hour, 3)} {self.currency} per hour of audio"
         )  # fmt: skip
-        return (
-            f"{self.per_million_characters:.3g} {self.currency} per million characters{audio}"
-            f" ({self.basis})"
-        )
+        characters = f"{figure(self.per_million_characters, 3)} {self.currency}"
+        return f"{characters} per million characters{audio} ({self.basis})"
 
 
 def cost_of(inputs: CostInputs) -> Cost:
@@ -89,9 +88,9 @@ def cost_of(inputs: CostInputs) -> Cost:
         per_audio_hour=per_audio_hour,
         currency=inputs.currency,
         basis=(
-            f"{inputs.price_per_hour:g} {inputs.currency} per replica and hour,"
+            f"{figure(inputs.price_per_hour, 6)} {inputs.currency} per replica and hour,"
             f" {inputs.num_replicas} replica{'s' if inputs.num_replicas > 1 else ''}{spare},"
-            f" {inputs.rate_rps:g} requests/s each of"
+            f" {figure(inputs.rate_rps, 3)} requests/s each of"
             f" {inputs.characters_per_request:.0f} characters,"
             f" {100 * inputs.utilisation:.0f} % utilisation"
         ),
@@ -135,6 +134,7 @@ class Pricing:
 def cost_at_capacity(found: Capacity, pricing: Pricing) -> Cost | None:
     """The cost at the lower end of a capacity, which certainly meets the objective.
 
+    What counts is how many requests were sent there per second, not how many the plan was named by.
     None where there is no such rate, no price, or nothing was spoken that could be counted.
 
     Raises:
@@ -155,7 +155,7 @@ def cost_at_capacity(found: Capacity, pricing: Pricing) -> Cost | None:
     return cost_of(
         CostInputs(
             price_per_hour=pricing.per_hour,
-            rate_rps=point.rate_rps,
+            rate_rps=point.achieved_rps or point.rate_rps,
             characters_per_request=point.num_characters,
             audio_s_per_request=point.audio_s,
             utilisation=pricing.utilisation,

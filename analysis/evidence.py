@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SIMULATED_NOTE",
+    "VOLATILE",
     "Fingerprint",
     "PointEvidence",
     "RunEvidence",
@@ -47,7 +48,7 @@ SIMULATED_NOTE = "SIMULATED: a model's numbers, not measurements"
 BASELINE_SCHEMA = 1
 _KIND = "earwitness baseline"
 # What may change on one and the same machine.
-_VOLATILE = ("load_average",)
+VOLATILE = ("load_average",)
 _KEPT_COLUMNS = (
     "index",
     "prompt_id",
@@ -194,7 +195,7 @@ def load_evidence(path: Path, *, settings: AnalysisSettings | None = None) -> Ru
 
 def machine_differences(first: Fingerprint, second: Fingerprint) -> list[str]:
     """What differs between two machines, in words; empty where it is the same kind of machine."""
-    keys = sorted({*first.machine, *second.machine} - set(_VOLATILE))
+    keys = sorted({*first.machine, *second.machine} - set(VOLATILE))
     return [
         f"{key}: {first.machine.get(key)!r} and {second.machine.get(key)!r}"
         for key in keys
@@ -211,7 +212,7 @@ def _fingerprint(record: RunRecord, settings: AnalysisSettings) -> Fingerprint:
     prompts = dict(scenario.get("prompts") or {})
     prompts.pop("set", None)  # told by its contents, not by its name
     return Fingerprint(
-        machine={key: value for key, value in record.machine.items() if key not in _VOLATILE},
+        machine={key: value for key, value in record.machine.items() if key not in VOLATILE},
         engines=record.engines,
         versions=record.versions,
         revision=record.revision,

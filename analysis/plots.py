@@ -31,6 +31,7 @@ _SIZE_INCHES = (7.2, 4.4)
 _DPI = 160
 # An interval so many times higher than the highest value is cut, or it would flatten the curves.
 _MAX_STRETCH = 2.0
+_NOT_REACHED = "x"  # no engine's own marker
 _LEGEND_LETTERS = 84  # that fit beside each other over the plot, keys included
 _STYLE: Any = {  # matplotlib types its keys one by one
     "font.family": "DejaVu Sans",  # comes with matplotlib: the same picture on every machine
@@ -121,13 +122,13 @@ def _save(figure: Figure, path: Path) -> Path:
 def _sign(model: ReportModel, figure: Figure, axes: Axes, metric: str) -> None:
     """Conditions under the plot, and a watermark on what was not measured."""
     facts = {fact.name: fact.text for fact in model.conditions}
-    sizes = [int(point.raw["metrics"][metric]["n"]) for point in model.points]
+    sizes = [int(n) for engine in model.engines for n in _sizes(engine, metric)]
     counts = sorted({size for size in sizes if size})
     n = f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}"
     parts = [
         model.title,
-        f"{n} a point",
-        "bars: 95 % intervals" if _has_one_seed(model) else "bars: range over seeds",
+        f"{n} a rate",
+        _bars(model, metric),
         f"start rule {facts['Start rule']}",
         facts["Arrivals"],
     ]
@@ -149,13 +150,15 @@ def _sign(model: ReportModel, figure: Figure, axes: Axes, metric: str) -> None:
 def _latency(model: ReportModel, axes: Axes) -> bool:
     """p50 and p95 of every engine in one plot."""
     missing: list[_Gap] = []
-    drawn: list[tuple[EngineView, Sequence[Point], str]] = []
+    drawn: list[tuple[EngineView, Sequence[Point], str]] = []  # a part of a line each
     for engine in model.engines:
         for percent, dash in ((50, "--"), (95, "-")):
             found = curve(engine, read_percentile("audible_ttfa", percent))
             missing += [_Gap(rate_rps, engine.series) for rate_rps in found.missing]
-            drawn.append((engine, dodged(found.points, engine, model.engines), dash))
-    if not any(points for _, points, _ in drawn):
+            drawn += [
+                (engine, dodged(each, engine, model.engines), dash) for each in found.segments
+            ]
+    if not drawn:
         return False
     ceiling = _ceiling([point for _, points, _ in drawn for point in points])
     for engine, points, dash in drawn:
@@ -188,8 +191,9 @@ def _failures(model: ReportModel, axes: Axes) -> bool:
 
 def _shares(model: ReportModel, axes: Axes, name: str, title: str, label: str) -> bool:
     for engine in model.engines:
-        points = dodged(curve(engine, read_share(name)).points, engine, model.engines)
-        _draw(axes, engine, points, engine.name, "-")
+        for number, segment in enumerate(curve(engine, read_share(name)).segments):
+            points = dodged(segment, engine, model.engines)
+            _draw(axes, engine, points, "" if number else engine.name, "-")
     if not axes.has_data():
         return False
     axes.set_ylabel(label)
@@ -252,10 +256,9 @@ def _draw(
         axes.vlines(point.x, point.lo, min(top, ceiling), color=colour, linewidth=1.1, alpha=0.8)
         if top > ceiling:
             axes.annotate(
-                f"to {top:.0f} ", (point.x, ceiling), ha="right", va="top", fontsize=7.5,
+                f"↑ to {top:.0f} ", (point.x, ceiling), ha="right", va="top", fontsize=7.5,
                 color=colour,
             )  # fmt: skip
-            axes.plot([point.x], [ceiling], marker="^", markersize=5, color=colour)
         if point.is_open:
             axes.annotate(
                 "", (point.x, 1.0), (point.x, point.y), xycoords=("data", "axes fraction"),
@@ -273,7 +276,7 @@ def _finish(model: ReportModel, axes: Axes, title: str, gaps: Iterable[_Gap]) ->
     for number, gap in enumerate(sorted(gaps, key=lambda gap: gap.rate_rps)):
         colour, _ = _look(gap.series)
         axes.plot(
-            gap.rate_rps, 0.985, marker="^", color=colour, markerfacecolor="none", clip_on=False,
+            gap.rate_rps, 0.985, marker=_NOT_REACHED, color=colour, clip_on=False,
             transform=axes.get_xaxis_transform(), linestyle="none",
             label=None if number else "not reached",
         )  # fmt: skip
@@ -284,8 +287,18 @@ def _finish(model: ReportModel, axes: Axes, title: str, gaps: Iterable[_Gap]) ->
     axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=columns, borderaxespad=0.3)
 
 
-def _has_one_seed(model: ReportModel) -> bool:
-    return len({point.seed for point in model.points}) == 1
+def _bars(model: ReportModel, metric: str) -> str:
+    """What the bars are: what is known of single points alone has no interval over seeds."""
+    views = [view for engine in model.engines for view in engine.pooled]
+    is_pooled = any(metric in view.raw["metrics"] for view in views)
+    has_seeds = len({point.seed for point in model.points}) > 1
+    return "bars: range over seeds" if has_seeds and not is_pooled else "bars: 95 % intervals"
+
+
+def _sizes(engine: EngineView, metric: str) -> list[Any]:
+    """How many requests each drawn value is over."""
+    views = [view for view in engine.pooled if metric in view.raw["metrics"]]
+    return [each.raw["metrics"][metric]["n"] for each in views or engine.points]
 
 
 def _look(series: int) -> tuple[str, str]:

@@ -2,39 +2,43 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from analysis.capacity import Capacity
 from analysis.metrics import PointValue, registry
-from analysis.metrics.playback import START_DELAYS_MS
 from analysis.percentiles import PercentileStatus
 from analysis.report.decisions import decide, reason_words
 from analysis.report.facts import commands, conditions, engine_facts, environment, notes
 from analysis.report.model import (
     Cell,
-    Column,
     EngineView,
     MetricView,
     PointView,
+    RateView,
     ReportModel,
-    Table,
     Term,
     Tone,
+)
+from analysis.report.point_tables import (
+    interruptions_table,
+    more_table,
+    outcomes_table,
+    points_table,
+    start_delay_table,
+    text_table,
 )
 from analysis.report.settings import ReportSettings
 from analysis.report.speech_view import speech_table, wer_cell
 from analysis.report.terms import GENERAL_TERMS, OUTCOME_DEFINITIONS
 from analysis.report.words import (
     NOT_MEASURED,
-    interval_share,
     number,
     percentile_note,
     point_value,
     rate,
     share,
-    with_note,
+    share_cell,
 )
 from harness.records import RunKind, RunRecord
 
@@ -70,10 +74,13 @@ def build_model(
             engines, settings, start_rule=metrics["start_rule"], capacities=capacities
         ),
         engines=engines,
-        points_table=_points_table(points),
-        outcomes_table=_outcomes_table(points),
+        points_table=points_table(engines),
+        more_table=more_table(points),
+        outcomes_table=outcomes_table(points),
+        text_table=text_table(points),
+        interruptions_table=interruptions_table(points),
         speech_table=speech_table(engines),
-        start_delay_table=_start_delay_table(points),
+        start_delay_table=start_delay_table(points),
         environment=environment(run) if run else (),
         commands=commands(run) if run else (),
         terms=_terms(),
@@ -86,6 +93,7 @@ def build_model(
 
 def _engines(metrics: Mapping[str, Any], run: RunRecord | None) -> tuple[EngineView, ...]:
     points = [_point(point) for point in metrics["points"]]
+    rates = [_rate(raw, points) for raw in metrics["rates"]]
     described = {str(engine.get("name")): engine for engine in run.engines} if run else {}
     heard = {entry["engine"]: entry["wer"] for entry in metrics["engines"]}
     # In the order of the run's own list, so that colours stay with their engine.
@@ -103,6 +111,7 @@ def _engines(metrics: Mapping[str, Any], run: RunRecord | None) -> tuple[EngineV
                     series=len(views),
                     facts=engine_facts(described.get(name, {})),
                     points=tuple(own),
+                    pooled=tuple(each for each in rates if each.engine == name),
                     wer=wer_cell(heard.get(name)),
                     speech=heard.get(name),
                 )
@@ -110,15 +119,44 @@ def _engines(metrics: Mapping[str, Any], run: RunRecord | None) -> tuple[EngineV
     return tuple(views)
 
 
+def _rate(raw: Mapping[str, Any], points: Sequence[PointView]) -> RateView:
+    seeds = [point for point in points if point.point_id in raw["point_ids"]]
+    return RateView(
+        engine=raw["engine"],
+        rate_rps=raw["rate_rps"],
+        seeds=tuple(raw["seeds"]),
+        n=raw["n"],
+        failures=_failures(point_value(raw, "failure_rate")),
+        verdict=_worst([point.verdict for point in seeds], ("invalid", "suspect")),
+        load=_worst([point.load for point in seeds], ("overloaded", "unknown")),
+        metrics=_metrics(raw),
+        underruns=share_cell(point_value(raw, "underrun_rate")),
+        raw=raw,
+    )
+
+
+def _worst(cells: Sequence[Cell], worst_first: Sequence[str]) -> Cell:
+    """The worst word among those of some seeds."""
+    found = {cell.text: cell for cell in cells}
+    return next((found[text] for text in worst_first if text in found), cells[0])
+
+
+def _metrics(raw: Mapping[str, Any]) -> dict[str, MetricView]:
+    """Request metrics; a metric of the point as a whole has one value instead of percentiles."""
+    return {
+        name: _metric(name, metric) for name, metric in raw["metrics"].items() if "p50" in metric
+    }
+
+
 def _point(raw: Mapping[str, Any]) -> PointView:
     verdict = raw["validity"]["verdict"]
     outcomes = {str(name): int(num) for name, num in raw["outcomes"].items() if num}
-    own = raw["metrics"]
     return PointView(
         point_id=raw["point_id"],
         engine=raw["engine"],
         rate_rps=raw["rate_rps"],
         seed=raw["seed"],
+        is_complete=raw["is_complete"],
         achieved=Cell(rate(raw["achieved_rps"]), raw["achieved_rps"]),
         n=raw["n"],
         failures=_failures(point_value(raw, "failure_rate")),
@@ -126,13 +164,9 @@ def _point(raw: Mapping[str, Any]) -> PointView:
         verdict=Cell(verdict, tone=_VERDICT_TONES.get(verdict, Tone.NONE)),
         reasons=tuple(reason_words([reason]) for reason in raw["validity"]["reasons"]),
         load=Cell(raw["load"], tone=Tone.WARN if raw["load"] == "overloaded" else Tone.NONE),
-        metrics={
-            name: _metric(name, metric)
-            for name, metric in own.items()
-            if "p50" in metric  # a metric of the point as a whole has one value instead
-        },
-        underruns=_share_cell(point_value(raw, "underrun_rate")),
-        wer=_share_cell(point_value(raw, "wer")),
+        metrics=_metrics(raw),
+        underruns=share_cell(point_value(raw, "underrun_rate")),
+        wer=share_cell(point_value(raw, "wer")),
         raw=raw,
     )
 
@@ -159,7 +193,9 @@ def _percentile_cell(raw: Mapping[str, Any], percent: int) -> Cell:
         return Cell(NOT_MEASURED)
     if found["status"] == PercentileStatus.NOT_REACHED:
         return Cell("not reached", None, f"{raw['not_reached']} of {raw['n']} failed", Tone.BAD)
-    return Cell(number(found["value"], raw["unit"]), found["value"], percentile_note(raw, percent))
+    value, unit = found["value"], raw["unit"]
+    text = share(value) if unit == "share" else number(value, unit)
+    return Cell(text, value, percentile_note(raw, percent))
 
 
 def _successes(raw: Mapping[str, Any]) -> str:
@@ -171,145 +207,12 @@ def _successes(raw: Mapping[str, Any]) -> str:
     return f"successes alone (n = {found['n']}): " + ", ".join(parts)
 
 
-def _share_cell(found: PointValue | None) -> Cell:
-    """A share of a point with its interval; what it does not apply to is said, not hidden."""
-    if found is None or found.value is None:
-        missing = f"not applicable to {found.missing}" if found and found.missing else ""
-        return Cell(NOT_MEASURED, note=missing)
-    return Cell(share(found.value), found.value, interval_share(found.lo, found.hi))
-
-
 def _failures(found: PointValue | None) -> Cell:
     if found is None or found.value is None:
         return Cell(NOT_MEASURED)
     num_failed = round(found.value * found.n)
     tone = Tone.BAD if num_failed else Tone.NONE
     return Cell(f"{num_failed} of {found.n}", found.value, share(found.value), tone)
-
-
-# -- tables ---------------------------------------------------------------------------------------
-
-_POINT_COLUMNS = (
-    Column("engine", is_number=False),
-    Column("rate"),
-    Column("achieved", "achieved_rate", is_detail=True),
-    Column("n"),
-    Column("audible TTFA p50", "audible_ttfa"),
-    Column("audible TTFA p95", "audible_ttfa"),
-    Column("audible TTFA p99", "audible_ttfa", is_detail=True),
-    Column("received p50", "audible_received", is_detail=True),
-    Column("received p95", "audible_received"),
-    Column("from schedule p95", "audible_ttfa_from_schedule", is_detail=True),
-    Column("stutter", "underrun_rate"),
-    Column("stalls p95", "stall_total", is_detail=True),
-    Column("failed", "failure_rate"),
-    Column("WER", "wer", is_detail=True),
-    Column("load", "load", is_number=False, is_detail=True),
-    Column("verdict", "verdict", is_number=False),
-)
-
-
-def _points_table(points: Sequence[PointView]) -> Table:
-    has_seeds = len({point.seed for point in points}) > 1
-    rows = tuple(
-        (
-            Cell(point.engine),
-            Cell(rate(point.rate_rps), point.rate_rps, f"seed {point.seed}" if has_seeds else ""),
-            point.achieved,
-            Cell(str(point.n), point.n),
-            _of(point, "audible_ttfa", 50),
-            _of(point, "audible_ttfa", 95),
-            _of(point, "audible_ttfa", 99),
-            _of(point, "audible_received", 50),
-            _of(point, "audible_received", 95),
-            _of(point, "audible_ttfa_from_schedule", 95),
-            _with_n(point, point.underruns, "underrun_rate"),
-            _of(point, "stall_total", 95),
-            point.failures,
-            _with_n(point, point.wer, "wer"),
-            point.load,
-            point.verdict,
-        )
-        for point in points
-    )
-    caption = (
-        "Every point. Percentiles are over all arrivals of the measurement phase, below them"
-        " their 95 % interval; a failed request is worse than any latency. Received: when the"
-        " first sound arrived, which a player that cuts leading silence could play."
-    )
-    return Table(caption, _POINT_COLUMNS, rows)
-
-
-def _of(point: PointView, name: str, percent: int) -> Cell:
-    """A cell of the table of points; n stands beside it where it is not that of the row."""
-    metric = point.metrics.get(name)
-    if metric is None:
-        return Cell(NOT_MEASURED)
-    found: Cell = getattr(metric, f"p{percent}")
-    return found if metric.n == point.n else with_note(found, f"n = {metric.n}")
-
-
-def _with_n(point: PointView, cell: Cell, name: str) -> Cell:
-    found = point_value(point.raw, name)
-    is_own_n = cell.value is None or found is None or found.n == point.n
-    return cell if is_own_n or found is None else with_note(cell, f"n = {found.n}")
-
-
-def _outcomes_table(points: Sequence[PointView]) -> Table:
-    """How requests ended; a column for every outcome that occurred."""
-    totals = Counter[str]()
-    for point in points:
-        totals.update(point.outcomes)
-    names = sorted(totals, key=lambda name: (name != "ok", -totals[name], name))
-    columns = (
-        Column("engine", is_number=False),
-        Column("rate"),
-        *(Column(name.replace("_", " "), f"outcome_{name}") for name in names),
-    )
-    rows = tuple(
-        (
-            Cell(point.engine),
-            Cell(rate(point.rate_rps), point.rate_rps),
-            *(Cell(str(point.outcomes.get(name, 0))) for name in names),
-        )
-        for point in points
-    )
-    return Table("How the requests of the measurement phase ended.", columns, rows)
-
-
-def _start_delay_table(points: Sequence[PointView]) -> Table:
-    names = tuple(f"pass_rate_{delay}ms" for delay in START_DELAYS_MS)
-    columns = (
-        Column("engine", is_number=False),
-        Column("rate"),
-        *(
-            Column(f"no gap at +{delay} ms", name)
-            for delay, name in zip(START_DELAYS_MS, names, strict=True)
-        ),
-        Column("delay for ≤ 1 % gaps", "start_delay_for_1_percent"),
-        Column("delay needed p95", "required_delay"),
-    )
-    rows = []
-    for point in points:
-        needed = point_value(point.raw, "start_delay_for_1_percent")
-        rows.append(
-            (
-                Cell(point.engine),
-                Cell(rate(point.rate_rps), point.rate_rps),
-                *(
-                    _with_n(point, _share_cell(point_value(point.raw, name)), name)
-                    for name in names
-                ),
-                Cell(number(needed.value if needed else None, "ms")),
-                _of(point, "required_delay", 95),
-            )
-        )
-    caption = (
-        "Share of replies that play without a gap when the player starts so long after the first"
-        " playable chunk, and the smallest start delay that leaves gaps in at most 1 % of them."
-        " Replies that came in one chunk have no continuity and are left out."
-    )
-    return Table(caption, columns, tuple(rows))
 
 
 def _terms() -> tuple[Term, ...]:

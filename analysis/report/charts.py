@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from analysis.load import in_flight_over
+from analysis.number_words import figure
 from analysis.report.curves import Reader, curve, dodged, rate_ticks, read_percentile, read_share
 from analysis.report.model import EngineView, PointView, ReportModel
 from analysis.report.svg import (
@@ -68,10 +69,14 @@ def percentile_chart(
         marks += _marks(engine, engines, read_percentile(metric, percent))
     title = f"p{percent} {_TITLES[metric]}"
     scale = "log" if is_log else "linear"
+    words = _curve_words(engines, f"p{percent}", metric)
+    if metric == "audible_received":
+        words += ". When the first sound arrived: a server that trims its leading silence lowers"
+        words += " the audible TTFA and not this."
     return Chart(
         chart_id=f"curve-{metric}-p{percent}-{scale}".replace("_", "-"),
         title=f"{title} against offered rate",
-        description=_curve_words(engines, f"p{percent}", metric),
+        description=words,
         x=_rate_axis(engines),
         y=Axis(f"{title} (ms)", is_log=is_log),
         marks=tuple(marks),
@@ -112,19 +117,22 @@ def _rate_axis(engines: Sequence[EngineView]) -> Axis:
 def _marks(engine: EngineView, engines: Sequence[EngineView], read: Reader) -> list[Mark]:
     found = curve(engine, read)
     label = "not reached" if found.missing else ""
-    return [
-        Line(dodged(found.points, engine, engines), engine.series, engine.name),
-        Missing(found.missing, engine.series, label),
+    # The first carries the name; the rest of a broken line is the same one.
+    names = [engine.name, *[""] * len(found.segments)]
+    lines = [
+        Line(dodged(segment, engine, engines), engine.series, name)
+        for segment, name in zip(found.segments, names, strict=False)
     ]
+    return [*lines, Missing(found.missing, engine.series, label)]
 
 
 def _curve_words(engines: Sequence[EngineView], name: str, metric: str) -> str:
     parts = []
     for engine in engines:
         cells = [
-            f"{rate(point.rate_rps)}: {getattr(point.metrics[metric], name).text}"
-            for point in engine.points
-            if metric in point.metrics
+            f"{rate(view.rate_rps)}: {getattr(view.metrics[metric], name).text}"
+            for view in engine.pooled
+            if metric in view.metrics
         ]
         parts.append(f"{engine.name} – {', '.join(cells)}")
     return f"{name}: {'; '.join(parts)}"
@@ -132,7 +140,8 @@ def _curve_words(engines: Sequence[EngineView], name: str, metric: str) -> str:
 
 def _share_words(engine: EngineView, name: str) -> str:
     cells = []
-    for point in engine.points:
+    is_pooled = any(name in view.raw["metrics"] for view in engine.pooled)
+    for point in engine.pooled if is_pooled else engine.points:
         found = point_value(point.raw, name)
         if found is not None and found.value is not None:
             cells.append(f"{rate(point.rate_rps)}: {share(found.value)}")
@@ -148,6 +157,7 @@ def decompose(model: ReportModel, tables: RunTables) -> Decomposition | None:
     Only requests with a first sound have parts; their number stands in the table.
     """
     labels, parts, totals, rows = [], [], [], []
+    has_seeds = len({point.seed for point in model.points}) > 1
     for point in model.points:
         heard = tables.cohort(point.point_id)
         heard = heard[heard["audible_ttfa"].notna() & heard["ttfp"].notna()]
@@ -162,10 +172,13 @@ def decompose(model: ReportModel, tables: RunTables) -> Decomposition | None:
         ]
         # Rounding of stamps can leave a part a hair below zero.
         parts.append(tuple(max(0.0, part) for part in means))
-        labels.append(f"{_short(point.engine)} {rate(point.rate_rps)}")
-        totals.append(f"{total.mean():.4g} ms")
+        where = rate(point.rate_rps)
+        where += f" s{point.seed}" if has_seeds else ""
+        where += "" if point.is_complete else " cut"
+        labels.append(f"{_short(point.engine)} {where}")
+        totals.append(number(float(total.mean()), "ms"))
         cells = (*(number(part, "ms") for part in means), number(float(total.mean()), "ms"))
-        rows.append((point.engine, rate(point.rate_rps), str(len(heard)), *cells))
+        rows.append((point.engine, where, str(len(heard)), *cells))
     if not rows:
         return None
     description = "; ".join(
@@ -228,9 +241,15 @@ def slack_chart(engines: Sequence[EngineView], tables: RunTables, rate_rps: floa
         chunks = chunks[chunks["slack_ns"].notna()]
         points = _slack_points(chunks)
         if not points:
+            words.append(
+                f"{engine.name}: no place in the reply that three chunks with a due time had"
+            )
             continue
-        marks.append(Band(tuple(points), engine.series))
-        marks.append(Line(_without_ends(points), engine.series, engine.name, has_markers=False))
+        if len(points) == 1:  # no band and no line: one marker with its range
+            marks.append(Line(tuple(points), engine.series, engine.name))
+        else:
+            marks.append(Band(tuple(points), engine.series))
+            marks.append(Line(_without_ends(points), engine.series, engine.name, has_markers=False))
         latest = float(numbers(chunks["slack_ns"]).min()) / 1e6
         words.append(f"{engine.name}: the latest chunk had {latest:.0f} ms of slack")
     if not marks:
@@ -304,8 +323,8 @@ def in_flight_chart(point: PointView, tables: RunTables, series: int) -> Chart |
     return Chart(
         chart_id=f"inflight-{_slug(point.point_id)}",
         title="In flight",
-        description=f"At most {int(curve.counts.max())} requests at once, {curve.mean:.2g} on"
-        f" average; {len(scheduled)} arrivals as dots on the axis.",
+        description=f"At most {int(curve.counts.max())} requests at once,"
+        f" {figure(curve.mean, 2)} on average; {len(scheduled)} arrivals as dots on the axis.",
         x=Axis("time in the measurement phase (s)"),
         y=Axis("requests in flight"),
         marks=(

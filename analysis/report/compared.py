@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, replace
+
+from rich.console import Console
+from rich.text import Text
 
 from analysis.compare import TEXT_WAIT, Comparison, Finding, MetricDifference, RateComparison
-from analysis.compare_words import interval_words, sentence, signed_words, value_words
+from analysis.compare_words import (
+    Pair,
+    difference_rows,
+    means_words,
+    pairs_of,
+    sentence,
+    signed_words,
+    summary,
+    verdict_words,
+)
 from analysis.report.curves import spread_ticks
 from analysis.report.markup import Markup, el
 from analysis.report.model import Cell, Column, Decision, ReportModel, Table, Tone
@@ -15,17 +27,18 @@ from analysis.report.model import Finding as DecisionFinding
 from analysis.report.page import page_section
 from analysis.report.sections import figure_markup, table_markup
 from analysis.report.svg import Axis, Chart, Line, Point, Rule
+from analysis.report.terminal import print_table
 from analysis.report.words import rate
 
-__all__ = ["compared_section", "difference_chart", "difference_table", "merge_or_revert"]
+__all__ = [
+    "compared_section",
+    "difference_chart",
+    "difference_table",
+    "merge_or_revert",
+    "print_compared",
+]
 
-_TONES = {
-    Finding.BETTER: Tone.GOOD,
-    Finding.WORSE: Tone.BAD,
-    Finding.NOT_SHOWN: Tone.NONE,
-    Finding.TOO_FEW: Tone.NONE,
-    Finding.NOT_MEASURED: Tone.NONE,
-}
+_MAX_TITLE = 16  # letters of a name that heads a column
 _CHARTED = (
     ("audible_ttfa", "p50"),
     ("audible_ttfa", "p95"),
@@ -35,15 +48,6 @@ _CHARTED = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    """Two contenders and every rate that both have."""
-
-    first: str
-    second: str
-    rates: tuple[RateComparison, ...]
-
-
 def merge_or_revert(found: Comparison) -> Decision:
     """What the claims add up to, for each contender against the first.
 
@@ -51,7 +55,7 @@ def merge_or_revert(found: Comparison) -> Decision:
     which is not the same as equal.
     """
     findings = []
-    for pair in _pairs(found):
+    for pair in pairs_of(found):
         claims = [each for at in pair.rates for each in at.differences]
         worse = [each for each in claims if each.finding is Finding.WORSE]
         better = [each for each in claims if each.finding is Finding.BETTER]
@@ -76,22 +80,10 @@ def _named(claims: Sequence[MetricDifference], word: str) -> str:
     return f"{word} in {', '.join(names)}"
 
 
-def _pairs(found: Comparison) -> list[_Pair]:
-    names = dict.fromkeys((at.first, at.second) for at in found.rates)
-    return [
-        _Pair(
-            first,
-            second,
-            tuple(at for at in found.rates if (at.first, at.second) == (first, second)),
-        )
-        for first, second in names
-    ]
-
-
 def compared_section(found: Comparison, model: ReportModel) -> Markup:
-    """Sentences, differences against rate, and the table behind them."""
-    parts: list[object] = [el("ul", *(_sentence(at) for at in found.rates), cls="sentences")]
-    pairs = _pairs(found)
+    """One sentence a pair; behind it the differences, and how sure they are."""
+    pairs = pairs_of(found)
+    parts: list[object] = [el("p", el("strong", summary(pair))) for pair in pairs]
     for number, pair in enumerate(pairs):
         charts = [
             figure_markup(difference_chart(pair.rates, metric, statistic, number), model)
@@ -102,12 +94,25 @@ def compared_section(found: Comparison, model: ReportModel) -> Markup:
                 "details",
                 el("summary", f"{pair.second} against {pair.first}: differences at every rate"),
                 el("div", *charts, cls="grid-charts"),
-                table_markup(difference_table(pair.rates)),
+                table_markup(difference_table(pair)),
+                el("ul", *(_sentence(at) for at in pair.rates), cls="sentences"),
                 cls="point",
-                open=len(pairs) == 1,
             )
         )
     return page_section("compared", "One engine against the other", *parts)
+
+
+def print_compared(found: Comparison, console: Console) -> None:
+    """The same for a terminal: the answer, the table, and what to read it with."""
+    for pair in pairs_of(found):
+        console.print(Text(summary(pair), style="bold"))
+        print_table(difference_table(pair), console)
+        for at in pair.rates:
+            if at.decomposition is not None and (words := means_words(at.decomposition)):
+                console.print(Text(f"At {rate(at.rate_rps)}: {words}"))
+    cautions = dict.fromkeys(text for at in found.rates for text in at.cautions)
+    for text in (*(f"Read with care: {caution}" for caution in cautions), *found.notes):
+        console.print(Text(f"Note: {text}"), soft_wrap=True)
 
 
 def _charted(rates: Sequence[RateComparison]) -> list[tuple[str, str]]:
@@ -138,7 +143,7 @@ def difference_chart(
         is_open = lo is not None and hi is None
         points.append(Point(at.rate_rps, found.value, lo, hi, is_open))
         words.append(
-            f"{rate(at.rate_rps)}: {signed_words(found.value, each)}, {each.finding.value}"
+            f"{rate(at.rate_rps)}: {signed_words(found.value, each)}, {verdict_words(at, each)}"
         )
     if not points:
         return None
@@ -159,46 +164,31 @@ def difference_chart(
     )
 
 
-_COLUMNS = (
-    Column("rate"),
-    Column("metric", is_number=False),
-    Column("first"),
-    Column("second"),
-    Column("difference"),
-    Column("95 % interval"),
-    Column("p, adjusted"),
-    Column("pairs"),
-    Column("finding", is_number=False),
-)
-
-
-def difference_table(rates: Sequence[RateComparison]) -> Table:
+def difference_table(pair: Pair) -> Table:
     """Every metric that was compared, at every rate."""
-    rows = tuple(_row(at, each) for at in rates for each in at.differences)
-    paired = "request by request" if all(at.is_paired for at in rates) else "unpaired"
-    caption = (
-        f"First {rates[0].first}, second {rates[0].second}, compared {paired}. Intervals come"
-        " from a block bootstrap; a finding has passed Holm's correction for all metrics of its"
-        " rate."
+    names = (pair.first, pair.second)
+    is_short = all(len(name) <= _MAX_TITLE for name in names)
+    first, second = names if is_short else ("first", "second")
+    columns = (
+        Column("metric", is_number=False),
+        Column("rate"),
+        Column(first),
+        Column(second),
+        Column("difference [95 % interval]"),
+        Column("verdict", is_number=False),
     )
-    return Table(caption, _COLUMNS, rows)
+    paired = "request by request" if all(at.is_paired for at in pair.rates) else "unpaired"
+    caption = (
+        f"First {pair.first}, second {pair.second}, compared {paired}; a difference is second minus"
+        " first, a verdict is on the second. Intervals come from a block bootstrap; what is called"
+        " better or worse has passed Holm's correction for all metrics of its rate."
+    )
+    rows = tuple(
+        (*(Cell(text) for text in astuple(row)[:-1]), Cell(row.verdict, tone=_tone(row.verdict)))
+        for row in difference_rows(pair)
+    )
+    return Table(caption, columns, rows)
 
 
-def _row(at: RateComparison, each: MetricDifference) -> tuple[Cell, ...]:
-    found = each.difference
-    finding = Cell(each.finding.value.replace("_", " "), tone=_TONES[each.finding])
-    interval = interval_words(each).removeprefix("95 % interval ")
-    p_value = "–" if each.adjusted_p is None else f"{each.adjusted_p:.2g}"
-    if found.value is None:
-        blank = Cell("not measured")
-        figures: tuple[Cell, ...] = (blank, blank, blank, Cell("–"), Cell("–"))
-    else:
-        figures = (
-            Cell(value_words(found.first, each)),
-            Cell(value_words(found.second, each)),
-            Cell(signed_words(found.value, each)),
-            Cell(interval),
-            Cell(p_value),
-        )
-    name = f"{each.statistic} {each.metric}".replace("_", " ")
-    return (Cell(rate(at.rate_rps)), Cell(name), *figures, Cell(str(found.num_pairs)), finding)
+def _tone(verdict: str) -> Tone:
+    return {"better": Tone.GOOD, "worse": Tone.BAD}.get(verdict, Tone.NONE)

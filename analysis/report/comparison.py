@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from analysis.compare import Comparison, compare, contenders_of
@@ -12,40 +12,63 @@ from analysis.report.compared import compared_section, merge_or_revert
 from analysis.report.markup import Markup, el
 from analysis.report.model import ReportModel
 from analysis.report.page import page_markup, page_section
-from analysis.report.render import load_report
+from analysis.report.render import Report, load_report
 from analysis.report.sections import card_markup, header, legend_markup, table_markup
 from analysis.report.settings import ReportSettings
 from analysis.report.side_by_side import caveats, curves_markup, merge_engines
+from analysis.view import AnalysisSettings
 
-__all__ = ["write_comparison"]
+__all__ = ["ComparedRuns", "load_comparison", "write_comparison"]
 
 
-def write_comparison(
+@dataclass(frozen=True, slots=True)
+class ComparedRuns:
+    """Runs that were read and held against the first."""
+
+    found: Comparison
+    reports: tuple[Report, ...]
+
+
+def load_comparison(
     paths: Sequence[Path],
-    out: Path,
     *,
     settings: ReportSettings | None = None,
+    analysis: AnalysisSettings | None = None,
     is_forced: bool = False,
     seed: int = 0,
-) -> Path:
-    """Compare runs and write the page.
+) -> ComparedRuns:
+    """Read and compare runs.
 
     Args:
         paths: run folders; the first engine of the first is what the others are held against.
-        out: the HTML file.
         settings: of the report.
+        analysis: how the runs are read.
         is_forced: compare runs that differ in what must be alike; the page says in what.
         seed: of the resampling.
 
     Raises:
         NotComparableError: the runs differ in what must be alike.
-        RunFolderError, RunDataError: no readable run, or `out` cannot be written.
+        RunFolderError, RunDataError: no readable run.
     """
     settings = settings or ReportSettings()
-    found = compare(contenders_of(paths), is_forced=is_forced, seed=seed)
-    models = [
-        load_report(path, settings=replace(settings, title=path.name)).model for path in paths
-    ]
+    contenders = contenders_of(paths, settings=analysis)
+    found = compare(contenders, is_forced=is_forced, seed=seed)
+    return ComparedRuns(
+        found,
+        tuple(
+            load_report(path, settings=replace(settings, title=path.name), analysis=analysis)
+            for path in paths
+        ),
+    )
+
+
+def write_comparison(compared: ComparedRuns, out: Path) -> Path:
+    """Write the page about them.
+
+    Raises:
+        RunDataError: `out` cannot be written.
+    """
+    found, models = compared.found, [report.model for report in compared.reports]
     title = " against ".join(found.contenders)
     mixed = next((model for model in models if model.is_simulated), models[0])
     top = header(replace(mixed, title=title, notes=()))

@@ -7,6 +7,7 @@ import io
 from collections.abc import Iterator
 
 from analysis.report.model import PointView, ReportModel
+from analysis.report.words import point_value
 
 __all__ = ["render_csv"]
 
@@ -37,7 +38,7 @@ def _rows(point: PointView) -> Iterator[list[object]]:
         point.rate_rps,
         point.seed,
         point.n,
-        point.failures.text,
+        _num_failed(point),
         point.verdict.text,
         point.load.text,
     ]
@@ -51,6 +52,11 @@ def _rows(point: PointView) -> Iterator[list[object]]:
         for statistic, value in found.items():
             numbers = [value["value"], value["lo"], value["hi"], value["status"]]
             yield [*head, name, metric["unit"], statistic, *numbers, *counts]
+
+
+def _num_failed(point: PointView) -> int | str:
+    found = point_value(point.raw, "failure_rate")
+    return "" if found is None or found.value is None else round(found.value * found.n)
 
 
 def _safe(cell: object) -> object:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from analysis.report.model import EngineView, PointView
+from analysis.report.model import EngineView, PointView, RateView
 from analysis.report.svg import Point
 from analysis.report.words import point_value
 
@@ -27,35 +27,53 @@ __all__ = [
 # Width of a tick's label as a share of the axis.
 _LABEL_ROOM = 0.07
 
-Reader = Callable[[PointView], Point | None]
+Reader = Callable[[PointView | RateView], Point | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Measured points in order of rate, and rates at which the value was not reached."""
+    """Measured points in order of rate, and rates at which the value was not reached.
 
-    points: tuple[Point, ...]
+    segments: a line may join the points of one, and no others: between two lies a rate at which
+        nothing was reached or measured.
+    """
+
+    segments: tuple[tuple[Point, ...], ...]
     missing: tuple[float, ...]
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """All of them in order."""
+        return tuple(point for segment in self.segments for point in segment)
 
 
 def curve(engine: EngineView, read: Reader) -> Curve:
-    """Points by rate. Several seeds of one rate: their median, with their range as interval.
+    """Points by rate, each over all seeds of its rate.
 
-    A rate counts as not reached when at least half of its seeds did not reach the value: the
-    median over seeds, failures as worse than any number, is then a failure.
+    What is known of single points alone (words heard) is their median with the range over seeds.
     """
-    points, missing = [], []
+    segments: list[list[Point]] = [[]]
+    missing = []
     for rate_rps in engine.rates:
-        found = [value for point in engine.at(rate_rps) if (value := read(point)) is not None]
-        finite = sorted((value for value in found if math.isfinite(value.y)), key=lambda p: p.y)
-        if found and 2 * len(finite) <= len(found):
+        found = _over_seeds(engine, rate_rps, read)
+        if found is not None and math.isfinite(found.y):
+            segments[-1].append(found)
+            continue
+        segments.append([])
+        if found is not None:
             missing.append(rate_rps)
-        elif len(finite) == 1:
-            points.append(finite[0])
-        elif finite:
-            middle = finite[(len(finite) - 1) // 2].y
-            points.append(Point(rate_rps, middle, finite[0].y, finite[-1].y))
-    return Curve(tuple(points), tuple(missing))
+    return Curve(tuple(tuple(each) for each in segments if each), tuple(missing))
+
+
+def _over_seeds(engine: EngineView, rate_rps: float, read: Reader) -> Point | None:
+    pooled = engine.over_seeds(rate_rps)
+    if pooled is not None and (found := read(pooled)) is not None:
+        return found
+    seeds = [value for point in engine.at(rate_rps) if (value := read(point)) is not None]
+    if len(seeds) <= 1:
+        return seeds[0] if seeds else None
+    ordered = sorted(seeds, key=lambda point: point.y)
+    return Point(rate_rps, ordered[len(seeds) // 2].y, ordered[0].y, ordered[-1].y)
 
 
 def dodged(
@@ -86,7 +104,7 @@ def spread_ticks(values: Sequence[float]) -> tuple[float, ...]:
 def read_percentile(metric: str, percent: int) -> Reader:
     """A percentile of a request metric; +inf where it was not reached."""
 
-    def read(point: PointView) -> Point | None:
+    def read(point: PointView | RateView) -> Point | None:
         view = point.metrics.get(metric)
         if view is None:
             return None
@@ -104,7 +122,7 @@ def read_percentile(metric: str, percent: int) -> Reader:
 def read_share(name: str) -> Reader:
     """A share of a point, in percent."""
 
-    def read(point: PointView) -> Point | None:
+    def read(point: PointView | RateView) -> Point | None:
         found = point_value(point.raw, name)
         if found is None or found.value is None:
             return None

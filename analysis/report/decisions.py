@@ -3,18 +3,38 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from analysis.capacity import Capacity, CapacityStatus
 from analysis.cost import Pricing, cost_at_capacity
-from analysis.report.model import Cell, Decision, EngineView, Finding, PointView, Tone
+from analysis.metrics import PointValue
+from analysis.report.model import (
+    Cell,
+    Decision,
+    EngineView,
+    Finding,
+    MetricView,
+    RateView,
+    Tone,
+)
 from analysis.report.settings import ReportSettings
-from analysis.report.words import NOT_MEASURED, count, number, point_value, rate
+from analysis.report.target import Target, choose_target
+from analysis.report.words import (
+    NOT_MEASURED,
+    count,
+    number,
+    offered_note,
+    point_value,
+    rate,
+    share_of,
+)
 from analysis.slo import Slo
 
-__all__ = ["decide", "reason_words", "target_rate"]
+__all__ = ["decide", "reason_words"]
 
+_MAX_ERRORS = 3
 _ORDER = (Tone.BAD, Tone.WARN, Tone.GOOD, Tone.NONE)
 
 
@@ -35,37 +55,16 @@ def decide(
     """
     if not engines:
         return ()
-    target = target_rate(engines, settings)
+    target = choose_target(engines, settings)
     return (
         _trust(engines),
+        _failures(engines, settings.slo),
         _wait(engines, target, settings.slo),
         *((_capacity(capacities),) if capacities else ()),
         _gaps(engines, target, settings.slo, start_rule),
         _speech(engines, settings.slo),
         *_cost(capacities, settings.pricing),
     )
-
-
-def target_rate(engines: Sequence[EngineView], settings: ReportSettings) -> float:
-    """The rate the answers are for: the chosen one, else the highest that every engine sustained.
-
-    Where none did, the lowest. A chosen rate that was not measured gives way to the nearest.
-    """
-    common = set.intersection(*(set(engine.rates) for engine in engines))
-    rates = sorted(common or {rate for engine in engines for rate in engine.rates})
-    chosen = settings.target_rate_rps
-    if chosen is not None:
-        return min(rates, key=lambda rate: abs(rate - chosen))
-    carried = [
-        each
-        for each in rates
-        if all(_is_sustained(point) for engine in engines for point in engine.at(each))
-    ]
-    return max(carried, default=rates[0])
-
-
-def _is_sustained(point: PointView) -> bool:
-    return point.load.text == "sustained" and point.verdict.text != "invalid"
 
 
 def _worst(tones: Iterable[Tone]) -> Tone:
@@ -118,43 +117,96 @@ def reason_words(reasons: Sequence[Mapping[str, Any]]) -> str:
     return f"{text} – {first['remedy']}" if first["remedy"] else text
 
 
-def _wait(engines: Sequence[EngineView], target: float, slo: Slo) -> Decision:
+def _failures(engines: Sequence[EngineView], slo: Slo) -> Decision:
+    """How many requests failed, at which rate the most, and what was said about it."""
     findings = []
     for engine in engines:
-        point = _worst_seed(engine.at(target), "audible_ttfa")
-        metric = point.metrics.get("audible_ttfa") if point else None
-        if point is None or metric is None:
+        found = [point_value(view.raw, "failure_rate") for view in engine.pooled]
+        rates = [
+            (view.rate_rps, each)
+            for view, each in zip(engine.pooled, found, strict=True)
+            if each is not None and each.value is not None
+        ]
+        total = sum(each.n for _, each in rates)
+        num_failed = sum(_hits(each) for _, each in rates)
+        if not total:
             findings.append(Finding(engine.name, Cell(NOT_MEASURED)))
             continue
-        received = point.metrics.get("audible_received")
-        parts = [f"n = {metric.n}", metric.p95.note, f"p50 {metric.p50.text}"]
+        if not num_failed:
+            text = f"none of {count(total, 'request')} failed"
+            findings.append(Finding(engine.name, Cell(text, 0.0, tone=Tone.GOOD)))
+            continue
+        worst_rps, worst = max(rates, key=lambda item: item[1].value or 0.0)
+        note = f"{share_of(_hits(worst), worst.n)} at {rate(worst_rps)}" if len(rates) > 1 else ""
+        is_beyond = (worst.value or 0.0) > slo.failure_rate
+        tone = Tone.BAD if is_beyond else Tone.WARN
+        text = f"{share_of(num_failed, total)} failed"
+        findings.append(Finding(engine.name, Cell(text, num_failed / total, note, tone)))
+    question = "Do requests fail?"
+    details = tuple(_error_lines(engines))
+    return _decision(question, findings, term="failure_rate", details=details, is_open=True)
+
+
+def _hits(found: PointValue) -> int:
+    return round((found.value or 0.0) * found.n)
+
+
+def _error_lines(engines: Sequence[EngineView]) -> Iterator[str]:
+    """The most frequent kinds of failure of each engine, over all its points."""
+    for engine in engines:
+        counts: Counter[tuple[str, str]] = Counter()
+        for point in engine.points:
+            for each in point.raw["errors"]:
+                counts[str(each["outcome"]).replace("_", " "), str(each["text"])] += each["count"]
+        who = f"{engine.name}: " if len(engines) > 1 else ""
+        for (outcome, text), num in counts.most_common(_MAX_ERRORS):
+            yield f"{who}{num} × {outcome}{f': {text}' if text else ''}"
+
+
+def _wait(engines: Sequence[EngineView], target: Target, slo: Slo) -> Decision:
+    findings = []
+    for engine in engines:
+        view = engine.over_seeds(target.rate_rps)
+        metric = view.metrics.get("audible_ttfa") if view else None
+        if view is None or metric is None:
+            findings.append(Finding(engine.name, Cell(NOT_MEASURED)))
+            continue
+        parts = [_size(metric.n, view), metric.p95.note, f"p50 {metric.p50.text}"]
+        silence, received = (view.metrics.get(n) for n in ("leading_silence", "audible_received"))
+        if silence is not None and silence.p50.value:
+            parts.append(f"of which {silence.p50.text} leading silence (median)")
         if received is not None:
             parts.append(f"received p95 {received.p95.text}")
-        parts.append(f"failed {point.failures.text}")
-        is_fast = metric.p95.value is not None and metric.p95.value <= slo.audible_ttfa_p95_ms
-        tone = Tone.GOOD if is_fast else Tone.BAD
+        failed = point_value(view.raw, "failure_rate")
+        if failed is not None:
+            parts.append(f"failed {share_of(_hits(failed), failed.n)}")
+        parts.append(offered_note(view.rate_rps, view.raw))
         note = "; ".join(part for part in parts if part)
+        tone = _wait_tone(metric, failed, slo)
         text = f"p95 {metric.p95.text}"
         findings.append(Finding(engine.name, Cell(text, metric.p95.value, note, tone)))
+    definition = "Audible TTFA: from dispatch to the moment an ideal player plays the first sound."
     return _decision(
-        f"How long until the first sound, at {rate(target)}?",
+        f"How long until the first sound, at {rate(target.rate_rps)}?",
         findings,
-        "Audible TTFA: from dispatch to the moment an ideal player plays the first sound.",
+        " ".join(text for text in (target.why, definition) if text),
         term="audible_ttfa",
     )
 
 
-def _worst_seed(points: Sequence[PointView], name: str) -> PointView | None:
-    """With several seeds the worst one answers: an average of p95 values is no p95."""
-    measured = [point for point in points if name in point.metrics]
-    if not measured:
-        return None
+def _wait_tone(metric: MetricView, failed: PointValue | None, slo: Slo) -> Tone:
+    """A fast engine that drops more requests than it may is not good."""
+    if not metric.n:
+        return Tone.NONE
+    if metric.p95.value is None or metric.p95.value > slo.audible_ttfa_p95_ms:
+        return Tone.BAD
+    is_safe = failed is None or failed.value is None or failed.value <= slo.failure_rate
+    return Tone.GOOD if is_safe else Tone.WARN
 
-    def badness(point: PointView) -> float:
-        value = point.metrics[name].p95.value
-        return float("inf") if value is None else value
 
-    return max(measured, key=badness)
+def _size(n: int, view: RateView) -> str:
+    """`n = 31 over 2 seeds`."""
+    return f"n = {n}" + (f" over {len(view.seeds)} seeds" if len(view.seeds) > 1 else "")
 
 
 def _capacity(capacities: Sequence[Capacity]) -> Decision:
@@ -174,10 +226,25 @@ def _capacity(capacities: Sequence[Capacity]) -> Decision:
         else:
             text = f"{rate(found.lo_rps)}, below {rate(found.hi_rps)}"
             cell = Cell(text, found.lo_rps, note, Tone.GOOD)
+        if odd := _not_monotone(found):
+            note = f"{cell.note}; {odd}" if cell.note else odd
+            cell = replace(cell, note=note, tone=_worst((cell.tone, Tone.WARN)))
         findings.append(Finding(found.engine, cell))
     objective = capacities[0].objective
     note = f"Objective: {objective}."
     return _decision("Highest rate inside the objective?", findings, note, term="capacity")
+
+
+def _not_monotone(found: Capacity) -> str:
+    """Rates that missed the objective below one that met it: an interval alone would hide them."""
+    told = [point for point in found.curve if point.num_trials]
+    met = [point.rate_rps for point in told if point.num_met == point.num_trials]
+    missed = [p for p in told if p.num_met < p.num_trials and p.rate_rps < max(met, default=0.0)]
+    if not missed:
+        return ""
+    rates = ", ".join(f"{rate(point.rate_rps)} ({_few(point.misses)})" for point in missed)
+    above = ", ".join(rate(each) for each in met if each > missed[0].rate_rps)
+    return f"not in order: {rates} missed it, yet {above} met it"
 
 
 def _few(texts: Sequence[str]) -> str:
@@ -186,32 +253,33 @@ def _few(texts: Sequence[str]) -> str:
     return f"{', '.join(texts[:2])}{more}"
 
 
-def _gaps(engines: Sequence[EngineView], target: float, slo: Slo, start_rule: str) -> Decision:
+def _gaps(engines: Sequence[EngineView], target: Target, slo: Slo, start_rule: str) -> Decision:
     findings = []
     for engine in engines:
-        points = [point for point in engine.at(target) if point.underruns.value is not None]
-        if not points:
+        view = engine.over_seeds(target.rate_rps)
+        found = point_value(view.raw, "underrun_rate") if view else None
+        if view is None or found is None or found.value is None:
             note = "replies come in one chunk, so nothing can run dry"
             findings.append(Finding(engine.name, Cell("not applicable", note=note)))
             continue
-        point = max(points, key=lambda each: each.underruns.value or 0.0)
-        needed = point_value(point.raw, "start_delay_for_1_percent")
+        needed, length = (
+            point_value(view.raw, name) for name in ("start_delay_for_1_percent", "underrun_length")
+        )
+        parts = [f"{view.underruns.note} ({_size(found.n, view)})"]
+        if length is not None and length.value is not None:
+            parts.append(f"median of their longest gaps {number(length.value, 'ms')}")
         delay = number(needed.value if needed else None, "ms")
-        found = point_value(point.raw, "underrun_rate")
-        assert found is not None
-        assert found.value is not None
-        note = f"{point.underruns.note} (n = {found.n}); start delay for ≤ 1 % gaps: {delay}"
+        parts.append(f"start delay for ≤ 1 % gaps: {delay}")
         # Zero of a handful does not show that at most 1 % stutter; only the interval can.
         is_shown = found.hi is not None and found.hi <= slo.underrun_rate
         tone = Tone.GOOD if is_shown else Tone.NONE
         if found.value > slo.underrun_rate:
             tone = Tone.BAD
-        text = f"{point.underruns.text} of replies stutter"
-        findings.append(Finding(engine.name, Cell(text, found.value, note, tone)))
+        text = f"{view.underruns.text} of replies stutter"
+        findings.append(Finding(engine.name, Cell(text, found.value, "; ".join(parts), tone)))
     note = f"Start rule of the player: {start_rule}. A gap is at least 1 ms long."
-    return _decision(
-        f"Does it play without gaps, at {rate(target)}?", findings, note, term="underrun"
-    )
+    question = f"Does it play without gaps, at {rate(target.rate_rps)}?"
+    return _decision(question, findings, note, term="underrun")
 
 
 def _speech(engines: Sequence[EngineView], slo: Slo) -> Decision:
@@ -250,8 +318,9 @@ def _decision(
     *,
     term: str,
     details: tuple[str, ...] = (),
+    is_open: bool = False,
 ) -> Decision:
     tone = _worst(finding.cell.tone for finding in findings)
     if len(findings) > 1 and len({finding.cell for finding in findings}) == 1:
         findings = [Finding("every engine", findings[0].cell)]
-    return Decision(question, tone, tuple(findings), note, details, term)
+    return Decision(question, tone, tuple(findings), note, details, term, is_open)

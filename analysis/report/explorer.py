@@ -86,7 +86,9 @@ def _points(requests: pd.DataFrame, tables: RunTables) -> tuple[list[int], list[
     order = {point.point_id: number for number, point in enumerate(tables.points)}
     has_seeds = len({point.seed for point in tables.points}) > 1
     labels = [
-        f"{point.engine} {rate(point.rate_rps)}" + (f" seed {point.seed}" if has_seeds else "")
+        f"{point.engine} {rate(point.rate_rps)}"
+        + (f" seed {point.seed}" if has_seeds else "")
+        + ("" if point.is_complete else ", interrupted")
         for point in tables.points
     ]
     return [order[point_id] for point_id in requests["point_id"]], labels

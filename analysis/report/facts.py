@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from analysis.evidence import VOLATILE
 from analysis.metrics.delivery import COALESCED_GAP_MS
 from analysis.report.model import Fact
 from analysis.report.words import count
 from engines.installing import install_command
 from harness.records import RunKind, RunRecord, RunStatus
 
-__all__ = ["commands", "conditions", "engine_facts", "environment", "notes"]
+__all__ = ["commands", "conditions", "engine_facts", "environment", "is_identity", "notes"]
 
 # Half of the gaps of a typical reply: a few merged reads are usual on any network.
 _COALESCED_SHARE = 0.5
@@ -98,6 +99,14 @@ def environment(run: RunRecord) -> tuple[Fact, ...]:
             Fact(f"{engine.get('name')}: {fact.name}", fact.text) for fact in engine_facts(engine)
         ]
     return tuple(found)
+
+
+def is_identity(name: str) -> bool:
+    """Whether a fact of the environment says which machine it was, or which Python ran on it."""
+    if name == "versions: python":
+        return True
+    title, _, key = name.partition(": ")
+    return title == "machine" and key.partition(".")[0] not in VOLATILE
 
 
 def commands(run: RunRecord) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ _SECTIONS = (
     ("latency", "Latency"),
     ("compared", "Compared"),
     ("playback", "Playback"),
+    ("behaviour", "Behaviour"),
     ("speech", "Speech"),
     ("points", "Points"),
     ("requests", "Requests"),
@@ -54,10 +55,11 @@ def render_html(model: ReportModel, data: PageData) -> str:
         request_id: {"flac": clip.flac, "rate": clip.sample_rate_hz}
         for request_id, clip in data.clips.clips.items()
     }
+    behaviour = sections.behaviour_section(model)
+    absent = {"behaviour"} if behaviour is None else set()
+    absent |= {"compared"} if data.comparison is None else set()
     links = [
-        el("li", el("a", title, href=f"#{name}"))
-        for name, title in _SECTIONS
-        if name != "compared" or data.comparison is not None
+        el("li", el("a", title, href=f"#{name}")) for name, title in _SECTIONS if name not in absent
     ]
     top = [
         sections.header(model),
@@ -68,10 +70,14 @@ def render_html(model: ReportModel, data: PageData) -> str:
         sections.curves_section(model),
         *([compared_section(data.comparison, model)] if data.comparison else []),
         sections.waits_section(model, tables, decompose(model, tables), target),
+        *([behaviour] if behaviour else []),
         sections.speech_section(model),
-        sections.points_section(model, tables, target),
+        sections.points_section(model, tables),
         sections.requests_section(
-            labels["point"], labels["outcome"], clips_note=_clips_note(data.clips)
+            labels["point"],
+            labels["outcome"],
+            num_requests=len(data.explorer["values"]["id"]),
+            clips_note=_clips_note(data.clips),
         ),
         sections.environment_section(model),
         sections.definitions_section(model),

@@ -30,7 +30,10 @@ def render_markdown(model: ReportModel, *, figures: Iterable[str] = ()) -> str:
     parts += [f"\n![{path}]({path})" for path in figures]
     tables = (
         model.points_table,
+        model.more_table,
         model.outcomes_table,
+        model.text_table,
+        model.interruptions_table,
         model.start_delay_table,
         model.speech_table,
     )

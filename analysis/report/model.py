@@ -20,6 +20,7 @@ __all__ = [
     "Finding",
     "MetricView",
     "PointView",
+    "RateView",
     "ReportModel",
     "Table",
     "Term",
@@ -50,13 +51,14 @@ class Cell:
 class Column:
     """One column of a table; `term` links to its definition where it has one.
 
-    `is_detail`: left out where there is little room (a narrow terminal).
+    `rank`: 0 is always shown; where there is little room (a narrow terminal), columns of the
+    highest rank are left out first.
     """
 
     title: str
     term: str | None = None
     is_number: bool = True
-    is_detail: bool = False
+    rank: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,8 @@ class Finding:
 class Decision:
     """One question that a team decides by, answered for each engine; `details` are reasons.
 
-    `term` is the word that it turns on, for its definition.
+    `term` is the word that it turns on, for its definition. `is_open`: its details are the answer
+    as much as its figure is, so no page folds them.
     """
 
     question: str
@@ -89,6 +92,7 @@ class Decision:
     note: str = ""
     details: tuple[str, ...] = ()
     term: str | None = None
+    is_open: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +113,13 @@ class MetricView:
 
 @dataclass(frozen=True, slots=True)
 class PointView:
-    """One engine at one rate with one seed."""
+    """One engine at one rate with one seed. `is_complete`: it was not cut short."""
 
     point_id: str
     engine: str
     rate_rps: float
     seed: int
+    is_complete: bool
     achieved: Cell
     n: int
     failures: Cell
@@ -129,13 +134,38 @@ class PointView:
 
 
 @dataclass(frozen=True, slots=True)
+class RateView:
+    """One engine at one rate over all its seeds: what the answers at the top are read from.
+
+    verdict, load: the worst of its seeds.
+    """
+
+    engine: str
+    rate_rps: float
+    seeds: tuple[int, ...]
+    n: int
+    failures: Cell
+    verdict: Cell
+    load: Cell
+    metrics: Mapping[str, MetricView]
+    underruns: Cell
+    raw: Mapping[str, Any]  # the mapping of metrics.json, for charts
+
+    @property
+    def is_carried(self) -> bool:
+        """Whether the engine kept up and the client's figures count."""
+        return self.load.text == "sustained" and self.verdict.text != "invalid"
+
+
+@dataclass(frozen=True, slots=True)
 class EngineView:
-    """One engine: what it said it is, and its points by rate and seed."""
+    """One engine: what it said it is, its points by rate and seed, and each rate over seeds."""
 
     name: str
     series: int
     facts: tuple[Fact, ...]
     points: tuple[PointView, ...]
+    pooled: tuple[RateView, ...]
     wer: Cell
     speech: Mapping[str, Any] | None  # the mapping of `summarise_wer`, None if nobody listened
 
@@ -143,6 +173,10 @@ class EngineView:
     def rates(self) -> tuple[float, ...]:
         """Rates in order, each once."""
         return tuple(sorted({point.rate_rps for point in self.points}))
+
+    def over_seeds(self, rate_rps: float) -> RateView | None:
+        """One rate over all its seeds."""
+        return next((each for each in self.pooled if each.rate_rps == rate_rps), None)
 
     def at(self, rate_rps: float) -> tuple[PointView, ...]:
         """All seeds of one rate."""
@@ -179,7 +213,10 @@ class ReportModel:
     decisions: tuple[Decision, ...]
     engines: tuple[EngineView, ...]
     points_table: Table
+    more_table: Table
     outcomes_table: Table
+    text_table: Table
+    interruptions_table: Table
     speech_table: Table
     start_delay_table: Table
     environment: tuple[Fact, ...]

@@ -112,12 +112,22 @@
     button.addEventListener("click", () => {
       state.open = isOpen ? null : row;
       draw();
+      showStall();
       const again = body.querySelector(`button[data-row="${row}"]`);
       if (again) again.focus();
     });
     const cells = columns.slice(1).map((column) =>
       el("td", { class: isNumber(column) ? "num" : "label" }, shown(row, column)));
     return el("tr", {}, el("td", {}, button), ...cells);
+  };
+
+  // On a narrow screen the picture is wider than its frame: bring the first stall into it.
+  const showStall = () => {
+    const frame = body.querySelector("tr.detail .pic");
+    const stall = frame && frame.querySelector("rect.stall");
+    if (!stall) return;
+    const at = stall.x.baseVal.value / 1000 * frame.querySelector("svg").getBoundingClientRect().width;
+    frame.scrollLeft = at - frame.clientWidth / 2;
   };
 
   // -- one request ----------------------------------------------------------------------------
@@ -369,7 +379,16 @@
       delete each.dataset.forPrint;
     }
   });
+  // A link into something folded opens it.
+  const reveal = () => {
+    const target = location.hash && document.getElementById(location.hash.slice(1));
+    if (!target) return;
+    for (let each = target.closest("details"); each; each = each.parentElement.closest("details")) each.open = true;
+    target.scrollIntoView();
+  };
+  window.addEventListener("hashchange", reveal);
   arrange();
   draw();
   app.hidden = false;
+  reveal();
 })();

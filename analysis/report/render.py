@@ -16,13 +16,13 @@ from analysis.evidence import RunEvidence, load_evidence
 from analysis.report.build import build_model
 from analysis.report.clips import ClipSet, choose_clips, collect_clips
 from analysis.report.csv_tables import render_csv
-from analysis.report.decisions import target_rate
 from analysis.report.explorer import explorer_data
 from analysis.report.html import PageData, render_html
 from analysis.report.markdown import render_markdown
 from analysis.report.model import ReportModel
 from analysis.report.settings import ReportSettings
 from analysis.report.tables import RunTables, join_tables
+from analysis.report.target import choose_target
 from analysis.speech import load_transcripts
 from analysis.view import AnalysisSettings
 from harness.store import StoredRun, open_run
@@ -126,7 +126,7 @@ def _html(report: Report) -> list[Path]:
         tables=report.tables,
         explorer=explorer_data(report.tables, load_transcripts(report.folder)),
         clips=clips,
-        target_rps=target_rate(report.model.engines, settings),
+        target_rps=choose_target(report.model.engines, settings).rate_rps,
         comparison=_compared(report),
     )
     return [_write(report.folder / "report.html", render_html(report.model, data))]

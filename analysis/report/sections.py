@@ -30,15 +30,17 @@ from analysis.report.model import (
 from analysis.report.page import page_section
 from analysis.report.svg import Chart, Dots, Line, legend_key, render_stack, render_svg
 from analysis.report.tables import RunTables
-from analysis.report.words import minute, rate
+from analysis.report.words import count, minute, rate
 
 __all__ = [
+    "behaviour_section",
     "card_markup",
     "curves_section",
     "decisions_section",
     "definitions_section",
     "environment_section",
     "figure_markup",
+    "folded",
     "header",
     "legend_markup",
     "points_section",
@@ -48,7 +50,6 @@ __all__ = [
     "waits_section",
 ]
 
-_MAX_OPEN = 4
 # Says in words what the colour of a card says; colour alone would be lost on some readers.
 _TONE_WORDS = {Tone.GOOD: "good", Tone.WARN: "caution", Tone.BAD: "problem", Tone.NONE: ""}
 
@@ -100,15 +101,11 @@ def card_markup(decision: Decision) -> Markup:
         )
         for finding in decision.findings
     ]
-    details = (
-        el(
-            "details",
-            el("summary", f"Reasons ({len(decision.details)})"),
-            el("ul", *(el("li", text) for text in decision.details)),
-        )
-        if decision.details
-        else None
-    )
+    details = None
+    if decision.details:
+        items = el("ul", *(el("li", text) for text in decision.details))
+        summary = el("summary", f"Reasons ({len(decision.details)})")
+        details = items if decision.is_open else el("details", summary, items)
     return el(
         "li",
         el("h3", _linked(decision.question, decision.term)),
@@ -154,16 +151,16 @@ def curves_section(model: ReportModel) -> Markup:
         "Latency against rate",
         el(
             "p",
-            "Bars are 95 % intervals; where there are several seeds, the range over seeds around"
-            " their median. A triangle at the top: the percentile was not reached, because it"
-            " lands on a failed request. Received is when the first sound arrived; a server that"
-            " trims leading silence moves the first three pictures, not this one.",
+            "Each value is over the requests of all seeds of its rate; bars are 95 % intervals. A"
+            " cross at the top: the percentile was not reached, because it lands on a failed"
+            " request; no line is drawn across such a rate.",
             cls="lead",
         ),
         *switch,
         legend_markup(model.engines),
         *both,
         table_markup(model.points_table),
+        folded("More of every point", table_markup(model.more_table)),
         table_markup(model.outcomes_table),
     )
 
@@ -191,8 +188,23 @@ def waits_section(
         "Where the wait goes, and what the listener hears",
         legend_markup(model.engines),
         el("div", *figures, cls="grid-charts"),
-        table_markup(model.start_delay_table),
+        folded("How long a player would have to wait", table_markup(model.start_delay_table)),
     )
+
+
+def behaviour_section(model: ReportModel) -> Markup | None:
+    """Text in pieces and interruptions, where the scenario had any."""
+    tables = [t for t in (model.text_table, model.interruptions_table) if t.rows]
+    if not tables:
+        return None
+    return page_section(
+        "behaviour", "Text in pieces, and interruptions", *map(table_markup, tables)
+    )
+
+
+def folded(title: str, *children: object) -> Markup:
+    """What few readers need: there, but closed."""
+    return el("details", el("summary", title), *children)
 
 
 def speech_section(model: ReportModel) -> Markup:
@@ -206,19 +218,15 @@ def speech_section(model: ReportModel) -> Markup:
     )
 
 
-def points_section(model: ReportModel, tables: RunTables, target_rps: float) -> Markup:
+def points_section(model: ReportModel, tables: RunTables) -> Markup:
     """Distributions by engine, and every point over time."""
     ecdfs = [
         figure_markup(chart, model, legend=True)
         for engine in model.engines
         if (chart := ecdf_chart(engine, tables)) is not None
     ]
-    # A page of many engines and seeds starts folded.
-    is_short = sum(len(engine.at(target_rps)) for engine in model.engines) <= _MAX_OPEN
     blocks = [
-        _point_block(
-            point, engine, model, tables, is_open=is_short and point.rate_rps == target_rps
-        )
+        _point_block(point, engine, model, tables)
         for engine in model.engines
         for point in engine.points
     ]
@@ -226,17 +234,18 @@ def points_section(model: ReportModel, tables: RunTables, target_rps: float) -> 
 
 
 def _point_block(
-    point: PointView, engine: EngineView, model: ReportModel, tables: RunTables, *, is_open: bool
+    point: PointView, engine: EngineView, model: ReportModel, tables: RunTables
 ) -> Markup:
     charts = [
         in_flight_chart(point, tables, engine.series),
         ttfa_over_time_chart(point, tables, engine.series),
     ]
+    name = f"{engine.name} at {rate(point.rate_rps)}, seed {point.seed}"
     reasons = [el("li", reason) for reason in point.reasons]
     metric = point.metrics.get("audible_ttfa")
     return el(
         "details",
-        el("summary", f"{engine.name} at {rate(point.rate_rps)}, seed {point.seed}"),
+        el("summary", name if point.is_complete else f"{name}, interrupted"),
         el(
             "p",
             el("span", point.verdict.text, cls=f"badge {point.verdict.tone}"),
@@ -252,7 +261,6 @@ def _point_block(
             cls="grid-charts",
         ),
         cls="point",
-        open=is_open,
     )
 
 
@@ -262,6 +270,14 @@ def figure_markup(
     """A chart with its title and its words; None stays None."""
     if chart is None:
         return None
+    if not chart.has_values:  # an axis of nothing would be an invented one
+        words = el("p", "No value was reached at any rate.", cls="bad")
+        return el(
+            "figure",
+            el("figcaption", el("h3", chart.title)),
+            words,
+            el("figcaption", chart.description),
+        )
     return el(
         "figure",
         el("figcaption", el("h3", chart.title)),
@@ -376,8 +392,10 @@ def _cell(cell: Cell, column: Column) -> Markup:
 # -- explorer, environment, words -----------------------------------------------------------------
 
 
-def requests_section(points: Sequence[str], outcomes: Sequence[str], *, clips_note: str) -> Markup:
-    """The frame of the request explorer; the page's script fills it.
+def requests_section(
+    points: Sequence[str], outcomes: Sequence[str], *, num_requests: int, clips_note: str
+) -> Markup:
+    """The frame of the request explorer; the page's script fills it. Closed at first.
 
     `points` and `outcomes` are the labels to filter by, in the order of their codes.
     """
@@ -420,7 +438,12 @@ def requests_section(points: Sequence[str], outcomes: Sequence[str], *, clips_no
             f" due, what played when, what was heard. {clips_note}",
             cls="lead",
         ),
-        el("div", tools, table, pager, id="requests-app", hidden=True),
+        el(
+            "details",
+            el("summary", count(num_requests, "request")),
+            el("div", tools, table, pager, id="requests-app", hidden=True),
+            id="requests-list",
+        ),
         el("noscript", el("p", "The request explorer needs JavaScript.")),
     )
 
@@ -436,7 +459,7 @@ def environment_section(model: ReportModel) -> Markup:
         "reproduce",
         "Reproduce",
         el("pre", el("code", "\n".join(model.commands))) if model.commands else None,
-        table if rows else None,
+        folded("Machine, versions and engines", table) if rows else None,
     )
 
 
@@ -450,4 +473,5 @@ def definitions_section(model: ReportModel) -> Markup:
         )
         for term in model.terms
     ]
-    return page_section("definitions", "What the words mean", el("dl", *entries, cls="defs"))
+    words = folded(f"All {len(entries)} of them", el("dl", *entries, cls="defs"))
+    return page_section("definitions", "What the words mean", words)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from analysis.report.charts import percentile_chart, share_chart
+from analysis.report.facts import is_identity
 from analysis.report.markup import Markup, el, join
 from analysis.report.model import Cell, Column, EngineView, ReportModel, Table
 from analysis.report.sections import figure_markup, legend_markup, table_markup
@@ -70,13 +71,23 @@ def caveats(models: Sequence[ReportModel]) -> tuple[str, ...]:
         texts = {_fact(model, name) for model in models}
         if len(texts) > 1:
             found.append(f"{name} differs ({' / '.join(sorted(texts))}): {why}.")
-    machines = {
-        tuple(fact.text for fact in model.environment if fact.name.startswith("machine"))
-        for model in models
-    }
-    if len(machines) > 1:
-        found.append("The machines differ.")
+    found += [f"The machines differ in {text}." for text in _machine_differences(models)]
     return tuple(found)
+
+
+def _machine_differences(models: Sequence[ReportModel]) -> list[str]:
+    """What tells one machine from another; how busy it was at a moment does not."""
+    machines = [
+        {fact.name: fact.text for fact in model.environment if is_identity(fact.name)}
+        for model in models
+    ]
+    names = dict.fromkeys(name for machine in machines for name in machine)
+    told = {name: dict.fromkeys(each.get(name, "unknown") for each in machines) for name in names}
+    return [
+        f"{name.partition(': ')[2].replace('_', ' ')} ({' / '.join(texts)})"
+        for name, texts in told.items()
+        if len(texts) > 1
+    ]
 
 
 def _fact(model: ReportModel, name: str) -> str:

@@ -14,21 +14,24 @@ _COLUMNS = (
     Column("engine", is_number=False),
     Column("corpus WER", "wer"),
     Column("raw WER", "wer_raw"),
-    Column("mean of clips", "wer_mean_of_clips", is_detail=True),
+    Column("mean of clips", "wer_mean_of_clips", rank=1),
     Column("clips over 50 %", "bad_clip_share"),
     Column("lost endings", "tail_deletion_share"),
-    Column("loops", "loop_share", is_detail=True),
-    Column("sub / del / ins", is_detail=True),
+    Column("loops", "loop_share", rank=1),
+    Column("sub / del / ins", rank=1),
     Column("clips heard"),
 )
+
+_NOBODY = "nobody listened; add --wer"
 
 
 def wer_cell(speech: Mapping[str, Any] | None) -> Cell:
     """Corpus WER with its interval and number of clips; or why there is none."""
     if speech is None:
-        return Cell(NOT_MEASURED, note="nobody listened: no transcripts in this run")
+        return Cell(NOT_MEASURED, note=_NOBODY)
     if speech["value"] is None:
-        return Cell(NOT_MEASURED, note=str(speech["reason"]))
+        reason = str(speech["reason"])
+        return Cell(NOT_MEASURED, note=_NOBODY if reason == "nobody listened" else reason)
     interval = interval_share(speech["lo"], speech["hi"])
     return Cell(share(speech["value"]), speech["value"], f"{interval}, {speech['n']} clips")
 
@@ -37,7 +40,7 @@ def speech_table(engines: Sequence[EngineView]) -> Table:
     """One row an engine that was heard."""
     heard = [(e.name, e.speech) for e in engines if e.speech and e.speech["value"] is not None]
     if not heard:
-        return Table("Nobody listened: this run has no transcripts.", _COLUMNS, ())
+        return Table(f"This run has no transcripts: {_NOBODY}.", _COLUMNS, ())
     first = heard[0][1]
     caption = (
         "Word error rate over all clips that were heard; an empty transcript is all deletions."

@@ -78,7 +78,7 @@ class Dots:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Places where the value was not reached: a triangle in the band above the plot."""
+    """Places where the value was not reached: a cross in the band above the plot."""
 
     xs: tuple[float, ...]
     series: int
@@ -142,6 +142,11 @@ class Chart:
     x: Axis
     y: Axis
     marks: tuple[Mark, ...]
+
+    @property
+    def has_values(self) -> bool:
+        """Whether there is anything to draw an axis for."""
+        return any(mark.points for mark in self.marks if not isinstance(mark, Missing | Rule))
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +263,7 @@ def _line(mark: Line, plot: _Plot) -> str:
     intervals = "".join(_interval(point, plot) for point in mark.points)
     markers = (
         "".join(_marker(point, plot, mark.series) for point in mark.points)
-        if mark.has_markers
+        if mark.has_markers or len(mark.points) == 1  # alone it has no line to be seen by
         else ""
     )
     return f'<g class="s{mark.series % len(DASHES)}">{intervals}{path}{markers}</g>'
@@ -309,8 +314,8 @@ def _dots(mark: Dots, plot: _Plot) -> str:
 def _missing(mark: Missing, plot: _Plot) -> str:
     if not mark.xs:
         return ""
-    places = "".join(f"M{plot.x(x) - 5:.1f} {_TOP + 9}h10l-5 -9z" for x in mark.xs)
-    # Above the triangles, so that none can lie on it.
+    places = "".join(f"M{plot.x(x) - 4:.1f} {_TOP + 1}l8 8m0 -8l-8 8" for x in mark.xs)
+    # Above the crosses, so that none can lie on it.
     note = _text(_LEFT + 4, _TOP - 4, mark.label, "note", "start") if mark.label else ""
     return f'<path class="missing s{mark.series}" d="{places}"/>{note}'
 

@@ -10,7 +10,7 @@ from typing import Any
 from analysis.metrics import PointValue, ValueStatus
 from analysis.number_words import NOT_MEASURED, count, figure, number, rate, share, share_of
 from analysis.percentiles import MIN_N_FOR_INTERVAL, PercentileStatus, nearest_rank
-from analysis.report.model import Cell
+from analysis.report.model import Cell, Tone
 
 __all__ = [
     "NOT_MEASURED",
@@ -18,13 +18,19 @@ __all__ = [
     "interval_share",
     "minute",
     "number",
+    "offered_note",
     "percentile_note",
     "point_value",
     "rate",
     "share",
+    "share_cell",
     "share_of",
+    "value_cell",
     "with_note",
 ]
+
+# A Poisson plan of a short phase holds more or fewer arrivals than its rate says.
+_OFFERED_TOLERANCE = 0.05
 
 
 def interval_share(lo: float | None, hi: float | None) -> str:
@@ -36,6 +42,33 @@ def interval_share(lo: float | None, hi: float | None) -> str:
 
 def _two_digits(percent: float) -> str:
     return f"{percent:.0f}" if percent >= 10 else figure(percent, 2)
+
+
+def offered_note(rate_rps: float, measured: Mapping[str, Any]) -> str:
+    """What was offered, where the plan's own number of arrivals makes it another rate."""
+    offered = measured.get("planned_rps")
+    if offered is None or abs(offered / rate_rps - 1) <= _OFFERED_TOLERANCE:
+        return ""
+    return f"{rate(offered)} offered"
+
+
+def share_cell(found: PointValue | None) -> Cell:
+    """A share of a point with its interval; what it does not apply to is said, not hidden."""
+    if found is None or found.value is None:
+        missing = f"not applicable to {found.missing}" if found and found.missing else ""
+        return Cell(NOT_MEASURED, note=missing)
+    return Cell(share(found.value), found.value, interval_share(found.lo, found.hi))
+
+
+def value_cell(found: PointValue | None, unit: str) -> Cell:
+    """One number of a point with its interval and n."""
+    if found is None or found.status is ValueStatus.NO_DATA:
+        return Cell(NOT_MEASURED)
+    if found.value is None:
+        return Cell("not reached", note=f"n = {found.n}", tone=Tone.BAD)
+    upper = "not reached" if found.hi is None else _end(found.hi)
+    interval = "" if found.lo is None else f"{_end(found.lo)}–{upper}, "
+    return Cell(number(found.value, unit), found.value, f"{interval}n = {found.n}")
 
 
 def minute(iso_utc: str) -> str:
@@ -56,6 +89,8 @@ def percentile_note(metric: Mapping[str, Any], percent: int) -> str:
         return f"no interval (n < {MIN_N_FOR_INTERVAL[percent]})"
     if found["status"] == PercentileStatus.NOT_ESTIMABLE:
         return "no interval (correlated)"
+    if metric["unit"] == "share" and found["hi"] is not None:
+        return interval_share(found["lo"], found["hi"])
     upper = "not reached" if found["hi"] is None else _end(found["hi"])
     return f"{_end(found['lo'])}–{upper}"
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from analysis.accuracy import Accuracy, Bar, Spread
+from analysis.number_words import count, figure
 from harness.cli.terminal import Terminal
 from harness.truth.noise import HostNoise
 
@@ -32,6 +33,30 @@ def print_points(
     for point in points:
         for line in _details(point):
             console.print(line, soft_wrap=True)
+    for line in _verdict(points):
+        console.print(line, soft_wrap=True)
+
+
+def _verdict(points: Sequence[AccuracyPoint]) -> Iterator[str]:
+    """What it comes to, and whose fault a miss is: the last words, as the exit code is."""
+    missed = [point for point in points if not point.is_met]
+    if not missed:
+        yield f"\nMet: every figure holds at {count(len(points), 'point')}."
+        return
+    is_hosts_fault = all(point.trouble for point in missed)
+    word = "Inconclusive: the host was too noisy to tell" if is_hosts_fault else "Not met"
+    yield f"\n{word}, at {len(missed)} of {count(len(points), 'point')}:"
+    for point in missed:
+        what = ", ".join(_miss(bar) for bar in point.bars if not bar.is_met)
+        host = f" (host: {point.trouble})" if point.trouble else ""
+        yield f"  {point.transport.value}, {point.streams} in flight: {what}{host}"
+
+
+def _miss(bar: Bar) -> str:
+    if bar.value is None:
+        return f"{bar.name}: no figure"
+    sides = f"{'more' if bar.is_upper else 'less'} than {_figure(bar.limit, bar.unit)}"
+    return f"{bar.name} {_figure(bar.value, bar.unit)}, {sides}"
 
 
 def _bars(points: Sequence[AccuracyPoint], seconds: float) -> Table:
@@ -55,14 +80,14 @@ def _bar(bar: Bar) -> str:
     if bar.value is None:
         return f"[red]no figure[/red]\n{limit}"
     value = _figure(bar.value, bar.unit)
-    return f"{value}\n{limit}" if bar.is_met else f"[red]{value} !![/red]\n{limit}"
+    return f"{value}\n{limit}" if bar.is_met else f"[red]{value}\nmissed[/red]\n{limit}"
 
 
 def _figure(value: float, unit: str) -> str:
     if unit == "share":
         text = f"{100 * value:.2f}".rstrip("0").rstrip(".")
         return f"{text} %"
-    return f"{value:.3g} ms" if unit == "ms" else f"{value:.0f}"
+    return f"{figure(value, 3)} ms" if unit == "ms" else f"{value:.0f}"
 
 
 def _details(point: AccuracyPoint) -> Iterator[str]:
@@ -119,4 +144,4 @@ def _report(accuracy: Accuracy) -> Iterator[str]:
 def _spread(spread: Spread) -> str:
     if spread.p50 is None or spread.p99 is None or spread.max is None:
         return "-"
-    return f"{spread.p50:.3g} / {spread.p99:.3g} / {spread.max:.3g}"
+    return " / ".join(figure(value, 3) for value in (spread.p50, spread.p99, spread.max))

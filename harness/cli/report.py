@@ -69,7 +69,10 @@ WeightsOption = Annotated[
 DownloadOption = Annotated[
     bool, typer.Option("--allow-download", help="With --wer: weights may be downloaded.")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print metrics.json on stdout.")]
+JsonOption = Annotated[
+    bool,
+    typer.Option("--json", help="Print metrics.json on stdout; of several folders, all of them."),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -121,7 +124,9 @@ def report(
         audio_budget_bytes=round(audio_mb * 1_000_000),
     )
     if len(folders) > 1:
-        compare_reports(folders, out, settings=settings, is_forced=force)
+        compare_reports(
+            folders, out, settings=settings, start=start, is_forced=force, is_json=json_
+        )
         return
     make_report(
         ReportRequest(

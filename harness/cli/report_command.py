@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import typer
+
+from analysis.compare_words import comparison_json
 from analysis.errors import AnalysisError
 from analysis.playback import IMMEDIATE, StartRule, buffer_ms, delay_ms
 from analysis.report import ReportSettings
 from analysis.report.render import FORMATS, load_report, write_formats
 from analysis.view import AnalysisSettings
-from harness.cli.analysis_steps import WordScoring, print_report, score_words
+from harness.cli.analysis_steps import WordScoring, print_comparison, print_report, score_words
 
 __all__ = ["ReportRequest", "compare_reports", "make_report", "parse_formats", "parse_start"]
 
@@ -51,17 +55,31 @@ def make_report(request: ReportRequest) -> None:
 
 
 def compare_reports(
-    folders: Sequence[Path], out: Path, *, settings: ReportSettings, is_forced: bool
+    folders: Sequence[Path],
+    out: Path,
+    *,
+    settings: ReportSettings,
+    start: str,
+    is_forced: bool,
+    is_json: bool,
 ) -> None:
-    """Hold runs against the first and write one page about it.
+    """Hold runs against the first, print what it comes to and write one page about it.
 
     Raises:
         AnalysisError: the runs cannot be compared, or the page not written.
         HarnessError: a folder is no run.
     """
-    from analysis.report.comparison import write_comparison
+    from analysis.report.comparison import load_comparison, write_comparison
 
-    written = write_comparison(folders, out, settings=settings, is_forced=is_forced)
+    analysis = AnalysisSettings(start=parse_start(start))
+    compared = load_comparison(folders, settings=settings, analysis=analysis, is_forced=is_forced)
+    written = write_comparison(compared, out)
+    if is_json:
+        runs = [report.metrics for report in compared.reports]
+        document = {"runs": runs, "comparison": comparison_json(compared.found)}
+        typer.echo(json.dumps(document, allow_nan=False))
+    else:
+        print_comparison(compared.found)
     sys.stderr.write(f"wrote {written}\n")
 
 

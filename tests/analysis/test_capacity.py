@@ -117,7 +117,7 @@ def test_word_errors_miss_only_where_somebody_listened(rising):
     point = rising.points[0]
 
     assert trial_of(point, SLO, wer=None).meets
-    assert trial_of(point, SLO, wer=0.2).misses == ("WER 0.2",)
+    assert trial_of(point, SLO, wer=0.2).misses == ("WER 20 %",)
 
 
 def test_fitted_shares_only_fall():

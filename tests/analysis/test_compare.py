@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
 
 from analysis.compare import Comparison, Finding, compare, contenders_of
-from analysis.compare_words import comparison_json, comparison_markdown, sentence
+from analysis.compare_words import (
+    comparison_json,
+    comparison_markdown,
+    interval_words,
+    pairs_of,
+    sentence,
+    summary,
+    verdict_words,
+)
 from analysis.errors import NotComparableError
 from engines.outcomes import TransportOutcome
 from harness.records import RunKind
@@ -154,7 +163,7 @@ def test_percentile_of_too_few_requests_has_no_interval_and_no_claim(tmp_path):
 
     assert (Finding.TOO_FEW, None) == (p95.finding, p95.difference.lo)
     assert "fast is heard sooner: p50 audible_ttfa" in sentence(rate)
-    assert "no interval, p95 needs 72 requests" in comparison_markdown(compared(folder))
+    assert "too few: 60 of 72" in comparison_markdown(compared(folder))
 
 
 def test_runs_under_other_load_are_refused_unless_insisted(tmp_path):
@@ -304,4 +313,72 @@ def test_every_further_contender_is_held_against_the_first(tmp_path):
     assert [("a", "b", 1), ("a", "b", 2), ("a", "c", 1), ("a", "c", 2)] == [
         (rate.first, rate.second, rate.rate_rps) for rate in found.rates
     ]
-    assert 4 == comparison_markdown(found).count("## ")
+    assert 2 == comparison_markdown(found).count("## ")
+
+
+def test_sooner_and_stuttering_is_said_in_one_breath(tmp_path):
+    """Every reply of the winner runs dry: its second half comes a second after the first."""
+    folder = sweep(
+        tmp_path,
+        {"slow": gamma_engine(mean_ms=90), "fast": gamma_engine(mean_ms=30, gap_ms=1500.0)},
+    )
+    found = compared(folder)
+    [pair] = pairs_of(found)
+
+    assert "fast is heard sooner, but 100 % of its replies stutter: p50" in sentence(pair.rates[0])
+    assert "but 100 % of its replies stutter." in summary(pair)
+
+
+def test_summary_is_one_sentence_over_all_rates(tmp_path):
+    """Sooner at each of two rates, by about 60 ms."""
+    folder = sweep(
+        tmp_path,
+        {"slow": gamma_engine(mean_ms=90, salt=1), "fast": gamma_engine(mean_ms=30, salt=2)},
+        rates_rps=(1.0, 2.0),
+    )
+    [pair] = pairs_of(compared(folder))
+
+    assert summary(pair).startswith(
+        "fast is heard sooner than slow at each of the 2 rates compared (p50 by"
+    )
+
+
+def test_clear_interval_that_fails_the_correction_says_so(tmp_path):
+    """Beside an interval that leaves out 0, "not shown" alone would look like a mistake."""
+    folder = sweep(tmp_path, {"a": gamma_engine(salt=1), "b": gamma_engine(salt=2)})
+    rate = one_rate(folder)
+    p50 = finding(rate, "audible_ttfa", "p50")
+    chance = replace(
+        p50, difference=replace(p50.difference, lo=5.8, hi=math.inf), finding=Finding.NOT_SHOWN
+    )
+    num = sum(each.adjusted_p is not None for each in rate.differences)
+
+    assert f"not after correction for {num} metrics" == verdict_words(rate, chance)
+    assert "95 % interval at least +5.8 ms" == interval_words(chance)
+
+
+def test_caution_names_the_run_where_both_have_one_engine(tmp_path):
+    """Two runs of `tts`: "tts at 2/s" would be either."""
+    before, after = (
+        sweep(tmp_path, {"tts": gamma_engine()}, name=name, selfcheck={})
+        for name in ("before", "after")
+    )
+
+    assert ["before:tts at 2/s", "after:tts at 2/s"] == [
+        caution.partition(",")[0] for caution in one_rate(before, after).cautions
+    ]
+
+
+def test_difference_without_bound_is_said_in_english(tmp_path):
+    """One side never reaches its p95."""
+
+    def failing(rate, seed):
+        good = gamma_engine()(rate, seed)
+        lost = TransportOutcome.TIMEOUT
+        return [Reply(0, outcome=lost) if i % 10 == 0 else r for i, r in enumerate(good)]
+
+    folder = sweep(tmp_path, {"good": gamma_engine(), "failing": failing}, seeds=(1, 2, 3))
+    text = comparison_markdown(compared(folder))
+
+    assert "a difference that no number bounds" in text
+    assert "without bound" not in text

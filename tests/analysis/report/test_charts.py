@@ -40,29 +40,60 @@ def test_curve_has_a_point_for_every_reached_rate(loaded):
         assert sorted([*(point.x for point in found.points), *found.missing]) == list(each.rates)
 
 
-def test_several_seeds_become_median_and_range(loaded):
+def test_what_single_seeds_alone_know_is_their_median_and_range(loaded):
     """Whiskers then span the seeds, not one seed's interval."""
     heights = iter([10.0, 30.0, 20.0])
     each = engine(loaded, "stream")
-    first = each.points[0]
-    seeds = tuple(dataclasses.replace(first, seed=seed) for seed in (1, 2, 3))
-    three = dataclasses.replace(each, points=seeds)
+    seeds = tuple(dataclasses.replace(each.points[0], seed=seed) for seed in (1, 2, 3))
+    three = dataclasses.replace(each, points=seeds, pooled=())
     found = curve(three, lambda point: Point(point.rate_rps, next(heights)))
 
-    assert Curve((Point(0.5, 20.0, 10.0, 30.0),), ()) == found
+    assert Curve(((Point(0.5, 20.0, 10.0, 30.0),),), ()) == found
 
 
-def test_rate_is_unreached_when_half_of_its_seeds_are(loaded):
-    """The median over seeds lands on a failure."""
-    heights = iter([10.0, math.inf])
+def test_value_over_all_seeds_is_the_one_that_is_drawn(loaded):
+    """The pooled figure of the rate, as at the top of the page."""
     each = engine(loaded, "stream")
-    seeds = tuple(dataclasses.replace(each.points[0], seed=seed) for seed in (1, 2))
-    two = dataclasses.replace(each, points=seeds)
+    [pooled, *_] = each.pooled
+    found = curve(each, read_percentile("audible_ttfa", 95))
 
-    assert ((), (0.5,)) == (
-        (found := curve(two, lambda point: Point(point.rate_rps, next(heights)))).points,
+    assert pooled.metrics["audible_ttfa"].p95.value == found.points[0].y
+
+
+def test_no_line_is_drawn_across_a_rate_that_was_not_reached(loaded):
+    """Reached at 0.5/s and 2/s, not at 1/s: two pieces, named once, and a cross between them."""
+    each = engine(loaded, "stream")
+    read = lambda point: Point(point.rate_rps, math.inf if point.rate_rps == 1.0 else 5.0)  # noqa: E731
+    found = curve(each, read)
+
+    assert ([[0.5], [2.0]], (1.0,)) == (
+        [[point.x for point in segment] for segment in found.segments],
         found.missing,
     )
+
+
+def test_broken_line_is_named_once(loaded):
+    """Or a legend would list one engine twice."""
+    pooled = engine(loaded, "stream").pooled
+    view = pooled[1].metrics["audible_ttfa"]
+    lost = {"value": None, "lo": None, "hi": None, "status": "not_reached"}
+    view = dataclasses.replace(view, raw={**view.raw, "p50": lost})
+    broken = dataclasses.replace(pooled[1], metrics={**pooled[1].metrics, "audible_ttfa": view})
+    each = dataclasses.replace(engine(loaded, "stream"), pooled=(pooled[0], broken, pooled[2]))
+    chart = percentile_chart([each], 50, is_log=False)
+
+    assert ["stream", ""] == [line.label for line in marks(chart, Line)]
+
+
+def test_engine_with_one_chunk_after_the_first_is_drawn_with_its_range(loaded):
+    """A line of one point is invisible; its marker is not."""
+    chunks = loaded.tables.chunks
+    ours = chunks["request_id"].str.startswith("stream")
+    tables = dataclasses.replace(loaded.tables, chunks=chunks[ours & (chunks["seq"] <= 1)])
+    [line] = marks(slack_chart([engine(loaded, "stream")], tables, 1.0), Line)
+
+    assert (1, True) == (len(line.points), line.has_markers)
+    assert line.points[0].lo <= line.points[0].y <= line.points[0].hi
 
 
 def test_ecdf_of_a_point_with_failures_ends_below_100_percent(loaded):

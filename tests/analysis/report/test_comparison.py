@@ -7,12 +7,13 @@ import dataclasses
 import pytest
 
 from analysis.compare import Finding, compare, contenders_of
-from analysis.compare_words import sentence
+from analysis.compare_words import pairs_of, sentence, summary
 from analysis.errors import NotComparableError
-from analysis.report import render
+from analysis.report import load_report, render
 from analysis.report.compared import difference_chart, difference_table, merge_or_revert
-from analysis.report.comparison import write_comparison
+from analysis.report.comparison import load_comparison, write_comparison
 from analysis.report.model import Tone
+from analysis.report.side_by_side import caveats
 from analysis.report.svg import Line
 from tests.builders.reports import STREAM, Shape, report_run
 
@@ -33,6 +34,11 @@ def two_runs(tmp_path_factory):
 def found(two_runs):
     """Slow against fast."""
     return compare(contenders_of(two_runs))
+
+
+def written(paths, out, **options):
+    """The page about runs."""
+    return write_comparison(load_comparison(paths, **options), out).read_text()
 
 
 def with_findings(found, *findings):
@@ -80,7 +86,8 @@ def test_difference_chart_has_a_point_for_every_rate(found):
 
 def test_difference_table_holds_every_compared_metric(found):
     """Two rates, each with all metrics."""
-    table = difference_table(found.rates)
+    [pair] = pairs_of(found)
+    table = difference_table(pair)
 
     assert sum(len(at.differences) for at in found.rates) == len(table.rows)
     assert all(len(row) == len(table.columns) for row in table.rows)
@@ -88,12 +95,40 @@ def test_difference_table_holds_every_compared_metric(found):
 
 def test_page_says_the_computed_sentences(two_runs, found, tmp_path):
     """Word by word what the comparison computed."""
-    text = write_comparison(two_runs, tmp_path / "x" / "page.html").read_text()
+    text = written(two_runs, tmp_path / "x" / "page.html")
 
     for at in found.rates:
         claim, _, rest = sentence(at).partition(": ")
         assert claim in text
         assert rest[:60] in text
+
+
+def test_page_leads_with_one_sentence_for_the_whole(two_runs, found, tmp_path):
+    """And keeps the rest closed."""
+    text = written(two_runs, tmp_path / "page.html")
+    [pair] = pairs_of(found)
+
+    assert text.index(summary(pair)) < text.index("differences at every rate")
+    assert "<details open" not in text
+
+
+def test_machines_are_told_apart_by_what_they_are_not_by_how_busy_they_were(tmp_path):
+    """Another load average is no other machine; less memory is."""
+    machines = (
+        {"cpu": "A", "memory_bytes": 8, "load_average": [0.1]},
+        {"cpu": "A", "memory_bytes": 8, "load_average": [2.5]},
+        {"cpu": "A", "memory_bytes": 4, "load_average": [0.1]},
+    )
+    models = [
+        load_report(
+            report_run(tmp_path, name=f"run{i}", engines={"a": Shape()}, rates=(1.0,),
+                       num_requests=4, machine=machine)
+        ).model
+        for i, machine in enumerate(machines)
+    ]  # fmt: skip
+
+    assert () == caveats(models[:2])
+    assert ("The machines differ in memory bytes (8 / 4).",) == caveats(models[1:])
 
 
 def test_runs_under_other_loads_are_refused(two_runs, tmp_path):
@@ -105,8 +140,8 @@ def test_runs_under_other_loads_are_refused(two_runs, tmp_path):
     out = tmp_path / "page.html"
 
     with pytest.raises(NotComparableError):
-        write_comparison([two_runs[0], other], out)
-    assert "differ" in write_comparison([two_runs[0], other], out, is_forced=True).read_text()
+        written([two_runs[0], other], out)
+    assert "differ" in written([two_runs[0], other], out, is_forced=True)
 
 
 def test_one_run_with_two_engines_compares_them_on_its_page(tmp_path):

@@ -5,15 +5,19 @@ from __future__ import annotations
 import copy
 import dataclasses
 
+import numpy as np
 import pytest
 
 from analysis.capacity import Capacity, CapacityStatus, CurvePoint, read_capacity
 from analysis.cost import Pricing
+from analysis.percentiles import nearest_rank
+from analysis.report import load_report
 from analysis.report.build import build_model
-from analysis.report.decisions import target_rate
 from analysis.report.model import Tone
 from analysis.report.settings import ReportSettings
+from analysis.report.target import choose_target
 from analysis.slo import Slo
+from tests.builders.reports import STREAM, report_run
 
 
 @pytest.fixture
@@ -33,26 +37,78 @@ def points_of(metrics, engine):
     return [point for point in metrics["points"] if point["engine"] == engine]
 
 
-def test_target_is_the_highest_rate_that_every_engine_sustained(metrics):
-    """An overloaded engine pulls the target down for all."""
+def rates_of(metrics, engine):
+    """The same over seeds: what the answers are read from."""
+    return [each for each in metrics["rates"] if each["engine"] == engine]
+
+
+def value_of(each, name, **fields):
+    """One number of a rate, to change."""
+    found = each["metrics"][name]
+    found["value"] = {"lo": None, "hi": None, "status": "ok", **fields}
+    return found
+
+
+def make_good(metrics, engine):
+    """Nothing of an engine fails or stutters, at any rate."""
+    for each in rates_of(metrics, engine):
+        value_of(each, "failure_rate", value=0.0, lo=0.0, hi=0.1)
+        value_of(each, "underrun_rate", value=0.0, lo=0.0, hi=0.1)
+        each["metrics"]["audible_ttfa"]["p95"] = {
+            "value": 200.0, "lo": None, "hi": None, "status": "no_interval",
+        }  # fmt: skip
+
+
+def target(metrics, **settings):
+    """The rate that the answers are for, and why."""
+    chosen = ReportSettings(**{"slo": Slo(wer=9.0), **settings})
+    return choose_target(build_model(metrics, None, chosen).engines, chosen)
+
+
+def test_target_is_the_highest_rate_at_which_every_engine_meets_the_objective(metrics):
+    """Both meet it everywhere, but one is overloaded at 2/s."""
+    make_good(metrics, "stream")
+    make_good(metrics, "sentence")
     points_of(metrics, "sentence")[2]["load"] = "overloaded"
-    engines = build_model(metrics, None, ReportSettings()).engines
+    found = target(metrics)
 
-    assert 1.0 == target_rate(engines, ReportSettings())
+    assert 1.0 == found.rate_rps
+    assert "the highest rate that meets the objective for every engine" in found.why
 
 
-def test_chosen_target_rate_wins(loaded):
-    """The nearest measured rate stands in for one that was not measured."""
-    assert 1.0 == target_rate(loaded.model.engines, ReportSettings(target_rate_rps=1.2))
+def test_rate_at_which_most_replies_stutter_is_not_the_target(metrics):
+    """98 % of the replies at 2/s stutter: sustained, and nothing to be proud of."""
+    make_good(metrics, "stream")
+    make_good(metrics, "sentence")
+    value_of(rates_of(metrics, "stream")[2], "underrun_rate", value=0.98)
+
+    assert 2.0 == target(metrics, slo=Slo(wer=9.0, underrun_rate=1.0)).rate_rps
+    assert 1.0 == target(metrics).rate_rps
+
+
+def test_where_no_rate_meets_the_objective_it_is_said(metrics):
+    """Some of the requests fail, some of the replies stutter, at each rate."""
+    found = target(metrics, slo=Slo())
+
+    assert (0.5, "No rate that was measured meets the objective; 0.5/s is the lowest.") == (
+        found.rate_rps,
+        found.why,
+    )
+
+
+def test_chosen_target_rate_wins(metrics):
+    """The nearest measured rate stands in for one that was not measured, and says so."""
+    found = target(metrics, target_rate_rps=1.2)
+
+    assert (1.0, "1/s is the measured rate nearest 1.2/s.") == (found.rate_rps, found.why)
 
 
 def test_lowest_rate_is_the_target_where_none_was_sustained(metrics):
     """There is always an answer for some rate."""
     for point in metrics["points"]:
         point["load"] = "overloaded"
-    engines = build_model(metrics, None, ReportSettings()).engines
 
-    assert 0.5 == target_rate(engines, ReportSettings())
+    assert 0.5 == target(metrics).rate_rps
 
 
 def test_verdicts_are_counted_and_reasons_given_once(metrics):
@@ -133,8 +189,8 @@ def test_zero_of_a_handful_is_no_proof_of_smooth_playback(metrics):
 
 def test_replies_in_one_chunk_have_no_answer_about_gaps(metrics):
     """Not applicable is not smooth."""
-    for point in points_of(metrics, "sentence"):
-        found = point["metrics"]["underrun_rate"]
+    for each in rates_of(metrics, "sentence"):
+        found = each["metrics"]["underrun_rate"]
         found["n"], found["value"] = 0, dict.fromkeys(("value", "lo", "hi")) | {"status": "no_data"}
     finding = decisions(metrics)["Does"].findings[1]
 
@@ -151,7 +207,10 @@ def test_missing_word_error_rate_says_why(metrics):
     }
     finding = decisions(metrics)["Is"].findings[0]
 
-    assert ("not measured", "nobody listened") == (finding.cell.text, finding.cell.note)
+    assert ("not measured", "nobody listened; add --wer") == (
+        finding.cell.text,
+        finding.cell.note,
+    )
 
 
 def test_cost_is_that_of_the_rate_inside_the_objective(metrics):
@@ -177,14 +236,67 @@ def test_without_a_price_there_is_no_cost(loaded):
     assert [] == [d for d in loaded.model.decisions if "cost" in d.question]
 
 
-def test_worst_seed_answers_for_a_rate(metrics):
-    """An average of percentiles is no percentile."""
-    worse = copy.deepcopy(points_of(metrics, "stream")[2])
-    worse |= {"seed": 2, "point_id": "stream-r2-s2"}
-    worse["metrics"]["audible_ttfa"]["p95"] = {
-        "value": 900.0, "lo": None, "hi": None, "status": "no_interval",
-    }  # fmt: skip
-    metrics["points"].append(worse)
-    finding = decisions(metrics, target_rate_rps=2.0)["How"].findings[0]
+def test_answer_is_over_the_requests_of_all_seeds(tmp_path):
+    """Two seeds of 24: one figure of 48 requests, and it says over how many seeds."""
+    folder = report_run(tmp_path, engines={"one": STREAM}, rates=(1.0,), seeds=(1, 2))
+    report = load_report(folder)
+    wait = next(d for d in report.model.decisions if d.question.startswith("How long"))
+    cohort = report.tables.requests[report.tables.requests["phase"] == "measure"]
+    values = np.sort(cohort["audible_ttfa"].to_numpy())
 
-    assert "p95 900 ms" == finding.cell.text
+    assert values[nearest_rank(48, 95) - 1] == pytest.approx(wait.findings[0].cell.value)
+    assert "n = 48 over 2 seeds" in wait.findings[0].cell.note
+
+
+def test_leading_silence_is_stated_with_the_wait_it_is_part_of(loaded):
+    """40 ms of it in every reply."""
+    wait = next(d for d in loaded.model.decisions if d.question.startswith("How long"))
+
+    assert "of which 40.12 ms leading silence (median)" in wait.findings[0].cell.note
+
+
+def test_length_of_the_gaps_stands_beside_their_share(loaded):
+    """How often, and how long."""
+    gaps = next(d for d in loaded.model.decisions if d.question.startswith("Does it play"))
+
+    assert "median of their longest gaps" in gaps.findings[0].cell.note
+
+
+def test_failures_are_a_card_of_their_own_with_what_was_said(metrics):
+    """As a percentage of requests, with the server's words and how often it said them."""
+    card = decisions(metrics)["Do"]
+    num = sum(p["outcomes"]["http_error"] for p in points_of(metrics, "sentence"))
+
+    assert Tone.GOOD is card.findings[0].cell.tone
+    assert "none of 72 requests failed" == card.findings[0].cell.text
+    assert f"({num} of 72) failed" in card.findings[1].cell.text
+    assert Tone.BAD is card.findings[1].cell.tone
+    assert card.details[0].startswith(f"sentence: {num} × http error: server said")
+
+
+def test_fast_engine_that_drops_requests_is_not_green(metrics):
+    """p95 of 200 ms within the objective, 5 % of the requests failed."""
+    make_good(metrics, "stream")
+    for each in rates_of(metrics, "stream"):
+        value_of(each, "failure_rate", value=0.05)
+
+    assert Tone.WARN is decisions(metrics)["How"].findings[0].cell.tone
+
+
+def test_outcomes_out_of_order_are_not_hidden_by_the_highest_rate(metrics):
+    """1/s missed the objective and 2/s met it: the interval alone would not tell."""
+    low, high = capacity().curve[1], capacity().curve[0]
+    curve = (dataclasses.replace(low, rate_rps=1.0), dataclasses.replace(high, rate_rps=2.0))
+    found = capacity(lo_rps=None, hi_rps=None, curve=curve)
+    finding = capacity_card(metrics, found).findings[0]
+
+    assert "not in order: 1/s (underrun rate 0.4) missed it, yet 2/s met it" in finding.cell.note
+
+
+def test_offered_rate_is_shown_where_the_plan_held_another(metrics):
+    """4.58/s offered at the rate called 4/s."""
+    for each in rates_of(metrics, "stream"):
+        each["planned_rps"] = 1.145 * each["rate_rps"]
+    note = decisions(metrics)["How"].findings[0].cell.note
+
+    assert "0.573/s offered" in note

@@ -88,7 +88,8 @@ def test_line_that_does_not_hold_ends_with_1(tried):
     ran = invoke("--streams", "10")
 
     assert 1 == ran.exit_code
-    assert "7 ms !!" in ran.stdout
+    assert "Not met, at 1 of 1 point:" in ran.stdout
+    assert "lag 7 ms, more than 1 ms" in ran.stdout
     assert [1] == turns
 
 

@@ -42,13 +42,16 @@ def rules_file(tmp_path: Path, *rules: str) -> Path:
 # -- compare --------------------------------------------------------------------------------------
 
 
-def test_compare_says_who_wins_in_one_sentence_a_rate(earwitness, runs):
-    """Two engines of one run."""
+def test_compare_says_who_wins_and_prints_a_table(earwitness, runs):
+    """Two engines of one run: one sentence, then a row a metric."""
     code, out, _ = earwitness("compare", runs["both"])
+    rows = [line.split() for line in out.splitlines()]
 
     assert 0 == code
-    assert out.startswith("At 2/s fast is heard sooner: p95 audible_ttfa")
-    assert 1 == len(out.strip().splitlines())
+    assert out.startswith("fast is heard sooner than slow at 2/s (p95 by")
+    assert [["p95", "audible_ttfa", "2/s"]] == [
+        row[:3] for row in rows if row[:2] == ["p95", "audible_ttfa"]
+    ]
 
 
 def test_compare_gives_json_and_writes_markdown(earwitness, runs, tmp_path):
