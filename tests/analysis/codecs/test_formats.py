@@ -292,7 +292,7 @@ def test_stream_of_nothing_but_sync_bytes_ends_soon(name):
 def test_missing_decoder_is_one_line_with_the_remedy(name, monkeypatch):
     """It names the extra to install."""
     monkeypatch.setitem(sys.modules, "av", None)
-    with pytest.raises(UnsupportedAudioError, match=r"earwitness\[codecs\]"):
+    with pytest.raises(UnsupportedAudioError, match=r"pip install .*\[codecs\]"):
         IncrementalDecoder(format_of(name))
 
 

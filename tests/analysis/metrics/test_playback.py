@@ -80,7 +80,7 @@ def test_underrun_rate_is_over_replies_that_could_stall():
 
 
 def test_underrun_length_is_over_replies_that_stutter():
-    """The longest stalls of three are 300, 20 and 80 ms; the one without an underrun is left out."""
+    """The longest stalls of three are 300, 20 and 80 ms; one without an underrun is left out."""
     cohort = {
         "num_underruns": [0.0, 2.0, 1.0, 1.0, None],
         "stall_longest": [0.4, 300, 20, 80, None],
