@@ -38,13 +38,13 @@ def test_both_engines_are_in_one_latency_plot(svg_of):
 
 def test_figure_says_what_it_rests_on(svg_of):
     """n, intervals, start rule, verdict."""
-    for name in ("n = 24 a point", "95 % intervals", "start rule immediate", "suspect"):
+    for name in ("n = 24 a rate", "95 % intervals", "start rule immediate", "suspect"):
         assert name in svg_of["latency"].replace("\n", " ")
 
 
 def test_word_error_figure_counts_clips_not_requests(svg_of):
     """Its n is what was heard."""
-    assert "n = 24 a point" not in svg_of["wer"]
+    assert "n = 24 a rate" not in svg_of["wer"]
 
 
 def test_figure_that_has_no_data_is_not_drawn(tmp_path):

@@ -52,6 +52,7 @@ class Watched:
         self.tab.on("pageerror", lambda error: self.messages.append(str(error)))
         self.tab.on("request", lambda request: self.requests.append(request.url))
         self.tab.goto(path.as_uri())
+        self.tab.click("#requests-list > summary")
         self.tab.wait_for_selector("#requests-app tbody tr")
 
     def first_cells(self, column: int) -> list[str]:
@@ -188,6 +189,43 @@ def test_nothing_overflows_on_a_phone(browser, page_file):
     watched.tab.close()
 
     assert 400 >= width
+
+
+def test_nothing_is_open_that_few_readers_need(browser, page_file):
+    """Requests, words and environment are closed; a link to a word opens them."""
+    tab = browser.new_page(viewport=DESKTOP)
+    tab.goto(page_file.as_uri())
+    closed = tab.locator("#requests-list").get_attribute("open")
+    tab.click("a[href='#def-audible_ttfa'] >> nth=0")
+    is_seen = tab.locator("#def-audible_ttfa").is_visible()
+    tab.close()
+
+    assert (None, True) == (closed, is_seen)
+
+
+def test_table_of_points_fits_a_desktop(opened):
+    """Failures, load and verdict are seen without scrolling sideways."""
+    widths = opened.tab.evaluate(
+        """[...document.querySelectorAll('section .scroll')]
+           .filter((each) => each.clientWidth && each.textContent.includes('verdict'))
+           .map((each) => each.scrollWidth - each.clientWidth)"""
+    )
+
+    assert {0} == set(widths)
+
+
+def test_waterfall_on_a_phone_shows_the_stall(browser, page_file):
+    """The frame scrolls by itself, and opens where the listener heard the gap."""
+    watched = Watched(browser, page_file, viewport=PHONE)
+    watched.tab.locator("th[data-key=stall_total] button").click()
+    watched.tab.locator("button.open").first.click()
+    frame, stall = (
+        watched.tab.locator(f"tr.detail {each}").first.bounding_box()
+        for each in (".pic", "rect.stall")
+    )
+    watched.tab.close()
+
+    assert frame["x"] <= stall["x"] <= frame["x"] + frame["width"]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import json
 import re
 
@@ -10,9 +11,11 @@ import pytest
 
 from analysis.errors import AnalysisError, RunDataError
 from analysis.report import FORMATS, ReportSettings, load_report, render
+from analysis.report.build import build_model
 from analysis.report.clips import ClipSet
 from analysis.report.explorer import explorer_data
 from analysis.report.html import PageData, render_html
+from analysis.report.markdown import render_markdown
 from harness.errors import RunFolderError
 from harness.records import RunKind, RunStatus
 from tests.builders.reports import SENTENCE, STREAM, report_run
@@ -123,6 +126,65 @@ def test_csv_has_a_row_for_every_percentile_of_every_metric(tmp_path):
     assert {"p50", "p95", "p99"} == set(headline)
     assert float(headline["p50"]["value"]) > 0
     assert {row["value"] for row in rows if row["status"] == "not_reached"} == {""}
+
+
+def test_failures_are_a_number_in_the_csv(tmp_path):
+    """A spreadsheet adds them up."""
+    folder = report_run(tmp_path, engines={"one": SENTENCE}, rates=(1.0,))
+    render(folder, ["csv"])
+    with (folder / "report.csv").open() as file:
+        failed = {int(row["failed"]) for row in csv.DictReader(file)}
+    [point] = load_report(folder).metrics["points"]
+
+    assert {point["outcomes"]["http_error"]} == failed
+
+
+def test_percentile_that_no_rate_reached_is_words_and_not_an_axis(tmp_path):
+    """An axis from 0 to 1 would be invented."""
+    lost = dataclasses.replace(SENTENCE, fail_share=1.0)
+    page = page_of(load_report(report_run(tmp_path, engines={"one": lost}, rates=(1.0,))))
+
+    assert "No value was reached at any rate." in page
+    assert 'id="curve-audible-ttfa-p99-linear-title"' not in page
+
+
+def test_seeds_and_a_point_that_was_cut_short_are_told_apart(tmp_path):
+    """In the table of endings, too: two rows of one rate must not look alike."""
+    folder = report_run(
+        tmp_path, engines={"one": STREAM}, rates=(1.0,), num_requests=6, seeds=(1, 2)
+    )
+    head = json.loads((folder / "run.json").read_text())
+    head["points"][1]["is_complete"] = False
+    (folder / "run.json").write_text(json.dumps(head))
+    rows = load_report(folder).model.outcomes_table.rows
+
+    assert ["seed 1", "seed 2, interrupted"] == [row[1].note for row in rows]
+
+
+def test_text_in_pieces_and_interruptions_have_a_part_of_their_own(tmp_path):
+    """Wherever the scenario had any, on the page and in Markdown; else there is none."""
+    plain = load_report(small_run(tmp_path))
+    metrics = json.loads(json.dumps(plain.metrics))
+    own = metrics["points"][0]["metrics"]
+    own["final_text_to_audible"] |= {"n": 6, "p50": {**own["ttfp"]["p50"], "value": 123.4}}
+    metrics["points"][0]["outcomes"]["cancelled"] = 3
+    model = build_model(metrics, plain.run.record, plain.settings)
+    page = page_of(dataclasses.replace(plain, model=model))
+    markdown = render_markdown(model)
+
+    for text in (page, markdown):
+        assert "123.4 ms" in text
+        assert "Interruptions: whether dropped work" in text
+    assert 'id="behaviour"' not in page_of(plain)
+
+
+def test_no_figure_is_in_powers_of_ten(tmp_path):
+    """10,610 ms is 10610 ms."""
+    slow = dataclasses.replace(STREAM, first_ms=12_345.0)
+    page = page_of(load_report(report_run(tmp_path, engines={"one": slow}, rates=(1.0,))))
+    body = page[: page.index('<script type="application/json"')]
+
+    assert [] == re.findall(r"\d(?:\.\d+)?e[+-]\d+", body)
 
 
 def test_page_without_audio_says_so(tmp_path):

@@ -155,3 +155,19 @@ def test_numbers_in_a_chart_are_finite():
     drawn = render_svg(chart(Line((Point(0, 0),), 0), Dots((Point(0, math.pi),), 0)))
 
     assert not re.search(r"\b(nan|inf)\b", drawn)
+
+
+def test_not_reached_looks_like_no_engine():
+    """A third engine's triangle would be taken for a failure."""
+    axis = Axis("x")
+    lines = [Line((Point(1, 1),), series) for series in range(6)]
+    drawn = [
+        re.sub(r"[\d.]+", "", path)
+        for mark in (*lines, Missing((1.0,), 0))
+        for path in re.findall(
+            r'class="(?:mark|missing s0)" d="([^"]+)"',
+            render_svg(Chart("c", "t", "d", axis, axis, (*lines[:1], mark))),
+        )[-1:]
+    ]
+
+    assert 7 == len(set(drawn))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -34,6 +35,19 @@ def test_json_on_stdout_is_metrics_json(earwitness, folder):
         code,
         json.loads(out),
     )
+
+
+def test_json_of_two_runs_holds_both_and_what_they_come_to(earwitness, tmp_path):
+    """One document for a script."""
+    slow = dataclasses.replace(STREAM, first_ms=400.0)
+    folders = [
+        report_run(tmp_path, name=name, engines={"tts": shape}, rates=(1.0,), num_requests=8)
+        for name, shape in (("fast", STREAM), ("slow", slow))
+    ]
+    code, out, _ = earwitness("report", *folders, "-o", tmp_path / "c.html", "--json")
+    found = json.loads(out)
+
+    assert (0, 2, 1) == (code, len(found["runs"]), len(found["comparison"]["summary"]))
 
 
 def test_start_rule_reaches_the_figures(earwitness, folder):
