@@ -208,13 +208,14 @@ def test_capacity_as_json(earwitness, runs, tmp_path):
 
 
 def test_capacity_says_what_it_costs_where_a_price_is_given(earwitness, runs, tmp_path):
-    """2/s of 12 characters ("Hello there."): 86,400 an hour; 4.32 an hour is 50 per million."""
+    """By what was sent, whatever the point is called: 20/s of 12 characters ("Hello there.") are
+    864,000 an hour; 4.32 an hour is 5 per million."""
     slo = ("--slo", slo_file(tmp_path, 100))
     _, out, _ = earwitness("capacity", runs["rates"], *slo, "--price-per-hour", 4.32)
     _, stored, _ = earwitness("capacity", runs["rates"], *slo, "--list-price", 15, "--json")
 
-    assert "there it costs 50 USD per million characters" in out
-    assert "2 requests/s each of 12 characters, 100 % utilisation" in out
+    assert "there it costs 5 USD per million characters" in out
+    assert "20 requests/s each of 12 characters, 100 % utilisation" in out
     assert 15.0 == json.loads(stored)["answers"][0]["cost"]["per_million_characters"]
 
 
