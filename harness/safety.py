@@ -68,7 +68,7 @@ class Estimate:
         return (
             f"{self.host} ({kind} host): {self.num_requests} requests{ahead}, "
             f"{self.num_characters} characters{cost}, at up to {self.max_rate_rps:g} a second, "
-            f"{self.num_points} points, about {self.duration_s / 60:.1f} min"
+            f"{self.num_points} point{'' if self.num_points == 1 else 's'}, about {self.duration_s / 60:.1f} min"
         )
 
 

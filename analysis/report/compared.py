@@ -21,7 +21,7 @@ from analysis.compare_words import (
     verdict_words,
 )
 from analysis.report.curves import spread_ticks
-from analysis.report.markup import Markup, el
+from analysis.report.markup import EMPTY, Markup, el, join
 from analysis.report.model import Cell, Column, Decision, ReportModel, Table, Tone
 from analysis.report.model import Finding as DecisionFinding
 from analysis.report.page import page_section
@@ -36,6 +36,7 @@ __all__ = [
     "difference_table",
     "merge_or_revert",
     "print_compared",
+    "summary_markup",
 ]
 
 _MAX_TITLE = 16  # letters of a name that heads a column
@@ -80,10 +81,15 @@ def _named(claims: Sequence[MetricDifference], word: str) -> str:
     return f"{word} in {', '.join(names)}"
 
 
-def compared_section(found: Comparison, model: ReportModel) -> Markup:
-    """One sentence a pair; behind it the differences, and how sure they are."""
+def summary_markup(found: Comparison) -> Markup:
+    """One sentence a pair: what it comes to."""
+    return join(*(el("p", el("strong", summary(pair))) for pair in pairs_of(found)))
+
+
+def compared_section(found: Comparison, model: ReportModel, *, lead: Markup = EMPTY) -> Markup:
+    """The differences at every rate, closed, and how sure they are; `lead` stands above them."""
     pairs = pairs_of(found)
-    parts: list[object] = [el("p", el("strong", summary(pair))) for pair in pairs]
+    parts: list[object] = [lead]
     for number, pair in enumerate(pairs):
         charts = [
             figure_markup(difference_chart(pair.rates, metric, statistic, number), model)

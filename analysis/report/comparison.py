@@ -8,7 +8,7 @@ from pathlib import Path
 
 from analysis.compare import Comparison, compare, contenders_of
 from analysis.errors import RunDataError
-from analysis.report.compared import compared_section, merge_or_revert
+from analysis.report.compared import compared_section, merge_or_revert, summary_markup
 from analysis.report.markup import Markup, el
 from analysis.report.model import ReportModel
 from analysis.report.page import page_markup, page_section
@@ -87,13 +87,22 @@ def _body(found: Comparison, models: Sequence[ReportModel]) -> list[Markup]:
     warnings = [*found.notes, *caveats(models)]
     parts = [
         page_section(
-            "decisions", "In short", el("ul", card_markup(merge_or_revert(found)), cls="cards")
+            "decisions",
+            "In short",
+            summary_markup(found),
+            el("ul", card_markup(merge_or_revert(found)), cls="cards"),
         ),
         compared_section(found, mixed),
         page_section("curves", "Curves", legend_markup(engines), curves_markup(engines, mixed)),
-        page_section("points", "Every point", *(table_markup(m.points_table) for m in models)),
+        page_section("points", "Every point", *(_points(model) for model in models)),
     ]
     if warnings:
         items = el("ul", *(el("li", text) for text in warnings))
         parts.append(page_section("caveats", "What could explain a difference", items))
     return parts
+
+
+def _points(model: ReportModel) -> Markup | None:
+    """A run's table of points under the name of the run."""
+    table = model.points_table
+    return table_markup(replace(table, caption=f"{model.title}: {table.caption}"))

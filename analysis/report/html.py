@@ -10,8 +10,8 @@ from analysis.compare import Comparison
 from analysis.report import sections
 from analysis.report.charts import decompose
 from analysis.report.clips import ClipSet
-from analysis.report.compared import compared_section
-from analysis.report.markup import data_block, el
+from analysis.report.compared import compared_section, summary_markup
+from analysis.report.markup import Markup, data_block, el
 from analysis.report.model import ReportModel
 from analysis.report.page import page_markup
 from analysis.report.tables import RunTables
@@ -68,7 +68,7 @@ def render_html(model: ReportModel, data: PageData) -> str:
     body = [
         sections.decisions_section(model),
         sections.curves_section(model),
-        *([compared_section(data.comparison, model)] if data.comparison else []),
+        *([_compared(data.comparison, model)] if data.comparison else []),
         sections.waits_section(model, tables, decompose(model, tables), target),
         *([behaviour] if behaviour else []),
         sections.speech_section(model),
@@ -85,6 +85,10 @@ def render_html(model: ReportModel, data: PageData) -> str:
         data_block("audio-data", clips),
     ]
     return page_markup(model.title, body, top=top, has_script=True)
+
+
+def _compared(found: Comparison, model: ReportModel) -> Markup:
+    return compared_section(found, model, lead=summary_markup(found))
 
 
 def _clips_note(clips: ClipSet) -> str:

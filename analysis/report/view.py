@@ -10,7 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
-from analysis.aggregate import METRICS_FILE
+from analysis.aggregate import METRICS_FILE, METRICS_SCHEMA
 from analysis.derive import DERIVED_DIR
 from analysis.errors import AnalysisError
 from analysis.report.build import build_model
@@ -77,6 +77,8 @@ def _summary(root: Path, folder: Path) -> RunSummary:
         metrics = json.loads(text)
     except (OSError, ValueError):
         return RunSummary(name, folder, record, None, "not analysed yet")
+    if metrics.get("schema_version") != METRICS_SCHEMA:
+        return RunSummary(name, folder, record, None, "analysed by another version: report again")
     return RunSummary(name, folder, record, metrics)
 
 

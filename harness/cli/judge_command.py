@@ -18,6 +18,7 @@ from analysis.evidence import RunEvidence, load_evidence, write_baseline
 from analysis.gate import GateVerdict, judge
 from analysis.gate_rules import load_gate
 from analysis.gate_words import gate_json, gate_junit, gate_markdown, gate_text
+from analysis.number_words import count
 from analysis.onset import PRESETS
 from analysis.view import AnalysisSettings
 from harness.cli.analysis_steps import print_comparison
@@ -138,7 +139,8 @@ def make_baseline(run: Path, out: Path, *, is_json: bool = False) -> None:
                 " nothing will be judged against it\n"
             )
     num = sum(len(point.cohort) for point in evidence.points)
-    sys.stderr.write(f"wrote {out}: {len(evidence.points)} points, {num} requests\n")
+    size = f"{count(len(evidence.points), 'point')}, {count(num, 'request')}"
+    sys.stderr.write(f"wrote {out}: {size}\n")
     if is_json:
         typer.echo(json.dumps(_baseline_json(evidence, out), allow_nan=False))
 

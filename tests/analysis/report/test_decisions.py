@@ -223,6 +223,18 @@ def test_cost_is_that_of_the_rate_inside_the_objective(metrics):
     assert "2 USD per replica and hour" in finding.cell.note
 
 
+def test_cost_is_of_the_requests_that_were_sent_not_of_the_name_of_the_rate(metrics):
+    """1.25 requests/s were sent at the rate called 1/s: 13.89 / 1.25 = 11.11 USD."""
+    found = capacity()
+    met = dataclasses.replace(found.curve[0], achieved_rps=1.25)
+    settings = ReportSettings(pricing=Pricing(per_hour=2.0))
+    model = build_model(metrics, None, settings, capacities=[capacity(curve=(met, found.curve[1]))])
+    cell = model.decisions[-1].findings[0].cell
+
+    assert "11.11 USD per million characters" == cell.text
+    assert "1.25 requests/s" in cell.note
+
+
 def test_no_rate_inside_the_objective_has_no_cost(metrics):
     """A price for speech that nobody should ship is no price."""
     settings = ReportSettings(pricing=Pricing(per_hour=2.0))

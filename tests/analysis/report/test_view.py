@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 
 import pytest
@@ -175,3 +176,14 @@ def test_caveats_name_what_differs(results):
         path.write_text(stored)
 
     assert "Start rule differs (buffer_ms 200 / immediate)" in text
+
+
+def test_run_that_an_older_version_analysed_is_not_shown_as_if_it_were_ours(tmp_path):
+    """Its metrics.json lacks what the pages print; the list says how to get it."""
+    folder = report_run(tmp_path, engines={"one": STREAM}, rates=(1.0,), num_requests=4)
+    path = folder / "derived" / "metrics.json"
+    metrics = summarise_run(folder)
+    path.write_text(json.dumps({**metrics, "schema_version": 1}))
+    [run] = find_runs(tmp_path)
+
+    assert (None, "analysed by another version: report again") == (run.metrics, run.problem)
