@@ -232,8 +232,9 @@ class Profile(_Strict):
     kv_budget_positions: positions promised to admitted requests, all together (null: all slots
         full). max_load: slots are filled only as far as the device can keep their streams fed, by
         its measured step times: the share of its time that they may need (null: all slots).
-    max_waiting: requests queued for a slot before newcomers are refused. max_wait_s: and none
-        that would wait longer than this, by the measured service time (null: any wait).
+    max_waiting: requests queued for a slot before newcomers are refused. max_wait_s: once a queue
+        has stood for `standing_queue_s`, none is let in that would wait longer than this, by the
+        measured service time (null: any wait). A burst may queue; a queue that stands is overload.
     assume_silent_frames: with `trim`, cut exactly so many codec frames without listening (for
         random weights, whose noise has no onset). max_trim_ms: silence longer than this is let
         through. max_unread_bytes: audio a slow reader may leave unread before it is cancelled.
@@ -257,6 +258,7 @@ class Profile(_Strict):
     max_load: Annotated[float, Field(gt=0, le=1)] | None
     max_waiting: Annotated[int, Field(ge=0)]
     max_wait_s: Annotated[float, Field(ge=0)] | None
+    standing_queue_s: Annotated[float, Field(ge=0)]
     max_unread_bytes: Annotated[int, Field(ge=4096)]
     chunks: Chunks
     buckets: Buckets

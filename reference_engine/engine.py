@@ -144,12 +144,17 @@ class Engine(EngineLoop):
         return self._service_ns / NS_PER_S / self.load.num_places
 
     def _max_waiting(self) -> int:
-        """How many may queue: those who get a place within the longest wait that is allowed."""
+        """How many may queue: behind a standing queue, those who get a place soon enough."""
         limit, max_wait_s = self.profile.max_waiting, self.profile.max_wait_s
         place_s = self._place_s()
-        if max_wait_s is None or not place_s:
+        if max_wait_s is None or not place_s or self._queue_age_s() < self.profile.standing_queue_s:
             return limit
         return min(limit, int(max_wait_s / place_s))
+
+    def _queue_age_s(self) -> float:
+        """How long somebody has been waiting without a pause."""
+        since_ns = self._queue_since_ns
+        return 0.0 if since_ns is None else (self._clock.now_ns() - since_ns) / NS_PER_S
 
     def _retry_after_s(self, num_here: int) -> float:
         """When those who are here will all have got a place, so that a newcomer waits for none."""

@@ -90,6 +90,7 @@ class EngineLoop:
         self._flagged: deque[_Flagged] = deque()
         self._doomed: dict[int, str] = {}
         self._epoch = 0
+        self._queue_since_ns: int | None = None  # since when somebody waits for a slot
         self._service_ns: int | None = None  # how long a request holds its slot; None: none did
 
     def _take_report(self, report: Report) -> None:
@@ -169,6 +170,10 @@ class EngineLoop:
             self.scheduler.admit(sequence, max_frames=waiting.max_frames, now_ns=now_ns)
             for command in self._early_text.pop(job.request_id, ()):
                 self._extend(command)
+        if not self.admission.queue:
+            self._queue_since_ns = None
+        elif self._queue_since_ns is None:
+            self._queue_since_ns = self._clock.now_ns()
 
     def _has_time(self) -> bool:
         """Whether the device can keep the request in front fed beside those in progress."""

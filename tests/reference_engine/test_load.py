@@ -114,6 +114,22 @@ def test_nobody_queues_for_longer_than_the_profile_allows():
     desk.finish()
 
 
+def test_a_burst_may_queue_and_a_queue_that_stands_is_overload():
+    """The same queue: longer than allowed at first, cut down once it has stood for 2 s."""
+    limits = {"max_waiting": 3, "max_wait_s": 4.0, "standing_queue_s": 2.0}
+    desk = bench(small_profile(slots=1, **limits))
+    desk.engine._service_ns = 3 * NS_PER_S
+    for key in (1, 2, 3):
+        desk.say(Speech(key=key, num_codec_frames=200))
+    desk.turn()
+    desk.engine.check_room()
+
+    desk.clock.advance(2 * NS_PER_S)
+    with pytest.raises(RefusedError, match="3 requests are queued or in progress"):
+        desk.engine.check_room()
+    desk.finish()
+
+
 def test_retry_after_is_when_everybody_here_has_had_a_place():
     """Two slots held for 3 s each and three that wait: 1.5 s for each of them and the newcomer."""
     desk = bench(small_profile(slots=2, max_waiting=3))
