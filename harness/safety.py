@@ -65,10 +65,11 @@ class Estimate:
         cost = "" if self.cost is None else f", cost about {self.cost:.2f}"
         kind = "public" if self.is_public else "own or private"
         ahead = f" ({self.num_ahead} of them before the load)" if self.num_ahead else ""
+        points = f"{self.num_points} point{'' if self.num_points == 1 else 's'}"
         return (
             f"{self.host} ({kind} host): {self.num_requests} requests{ahead}, "
             f"{self.num_characters} characters{cost}, at up to {self.max_rate_rps:g} a second, "
-            f"{self.num_points} point{'' if self.num_points == 1 else 's'}, about {self.duration_s / 60:.1f} min"
+            f"{points}, about {self.duration_s / 60:.1f} min"
         )
 
 

@@ -139,7 +139,7 @@ def test_baseline_keeps_what_a_later_gate_needs(earwitness, runs, tmp_path):
     rules = ("--rules", "no-regression", "--against", base)
 
     assert 0 == wrote[0]
-    assert "1 points, 80 requests" in wrote[2]
+    assert "1 point, 80 requests" in wrote[2]
     assert 0 == earwitness("gate", runs["before"], *rules)[0]
     assert 1 == earwitness("gate", runs["after"], *rules)[0]
     assert 6 == earwitness("baseline", runs["before"], "-o", base)[0]
