@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 from engines.base import Capabilities, SpeechRequest
 from engines.card import EngineCard
 from engines.errors import ContractError
-from engines.http_contract import FieldSpec
 from engines.params import check_base_url, check_params, check_text, resolve_values
 
 __all__ = ["CodedAdapter"]
@@ -41,19 +40,13 @@ class CodedAdapter(ABC):
         """
         del environ, key_hosts
         self._card = self.describe()
-        self._fields = self.fields()
         self.base_url = self.check_address(base_url or self._card.base_url)
-        self._params = check_params(self.name, self._fields, params)
+        self._params = check_params(self.name, self._card.parameters, params)
 
     @classmethod
     @abstractmethod
     def describe(cls) -> EngineCard:
         """What is known of the engine without talking to it."""
-
-    @classmethod
-    @abstractmethod
-    def fields(cls) -> Mapping[str, FieldSpec]:
-        """The parameters that a scenario may give."""
 
     @property
     def name(self) -> str:
@@ -84,5 +77,5 @@ class CodedAdapter(ABC):
             ContractError: the text is none or too long, or a parameter is wrong.
         """
         check_text(self.name, request.text, max_chars=max_text_chars)
-        params = {**self._params, **check_params(self.name, self._fields, request.params)}
-        return resolve_values(self.name, self._fields, params, request)
+        params = {**self._params, **check_params(self.name, self._card.parameters, request.params)}
+        return resolve_values(self.name, self._card.parameters, params, request)

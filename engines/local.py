@@ -153,11 +153,6 @@ class LocalAdapter(CodedAdapter):
             parameters=_FIELDS,
         )
 
-    @classmethod
-    def fields(cls) -> Mapping[str, FieldSpec]:
-        """How a command is called, and what it writes."""
-        return _FIELDS
-
     def open(self, request: SpeechRequest) -> Exchange:
         """Begin one request; see `engines.base.Adapter`."""
         values = self.values_of(request)

@@ -41,7 +41,7 @@ from engines.card import EngineCard
 from engines.credentials import Credentials
 from engines.ending import EndsOnce
 from engines.http_body import error_text, protocol_error
-from engines.http_contract import FieldSpec, HttpContract, load_contract
+from engines.http_contract import HttpContract, load_contract
 from engines.http_probe import build_probe
 from engines.http_request import expected_format
 from engines.http_stream import HttpStreamExchange
@@ -194,14 +194,11 @@ class VoxserveTextAdapter(CodedAdapter):
                 has_incremental_text=True,
                 note="each piece of text is a call of its own, after the reply to the one before",
             ),
-            parameters=cls.fields(),
+            # Less the switch between whole and streamed audio.
+            parameters={
+                name: field for name, field in contract.parameters().items() if name != "streaming"
+            },
         )
-
-    @classmethod
-    def fields(cls) -> Mapping[str, FieldSpec]:
-        """Those of whole texts, less the switch between whole and streamed audio."""
-        known = _contract().parameters()
-        return {name: field for name, field in known.items() if name != "streaming"}
 
     def open(self, request: SpeechRequest) -> Exchange:
         """Begin one request; see `engines.base.Adapter`."""

@@ -275,11 +275,6 @@ class WyomingAdapter(CodedAdapter):
             parameters=_FIELDS,
         )
 
-    @classmethod
-    def fields(cls) -> Mapping[str, FieldSpec]:
-        """Which voice speaks."""
-        return _FIELDS
-
     def open(self, request: SpeechRequest) -> Exchange:
         """Begin one request; see `engines.base.Adapter`."""
         values = self.values_of(request)

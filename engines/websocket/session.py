@@ -157,11 +157,6 @@ class SessionAdapter(CodedAdapter):
             auth=protocol.auth,
         )
 
-    @classmethod
-    def fields(cls) -> Mapping[str, FieldSpec]:
-        """The protocol's."""
-        return cls.PROTOCOL.fields
-
     def open(self, request: SpeechRequest) -> Exchange:
         """Begin one session; see `engines.base.Adapter`."""
         protocol = self.PROTOCOL

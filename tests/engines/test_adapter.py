@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import pytest
 
 from engines.adapter import CodedAdapter
@@ -22,10 +20,6 @@ class Plain(CodedAdapter):
     def describe(cls) -> EngineCard:
         capabilities = Capabilities(transport="http", formats=("s16le",), can_cancel=True)
         return EngineCard("plain", "Plain", "", None, capabilities, FIELDS)
-
-    @classmethod
-    def fields(cls) -> Mapping[str, FieldSpec]:
-        return FIELDS
 
 
 @pytest.fixture
