@@ -92,7 +92,8 @@ def percentile_note(metric: Mapping[str, Any], percent: int) -> str:
     if metric["unit"] == "share" and found["hi"] is not None:
         return interval_share(found["lo"], found["hi"])
     upper = "not reached" if found["hi"] is None else _end(found["hi"])
-    return f"{_end(found['lo'])}–{upper}"
+    dash = " to " if found["lo"] < 0 else "–"
+    return f"{_end(found['lo'])}{dash}{upper}"
 
 
 def _end(value: float) -> str:

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from analysis.report.model import Cell, Column, Table
 from analysis.report.terminal import print_model, print_table
+from analysis.report.words import percentile_note
 
 
 def printed(model, width: int) -> str:
@@ -54,3 +55,10 @@ def test_why_requests_failed_is_told(loaded):
     text = " ".join(printed(loaded.model, 300).split())
 
     assert "× http error: server said" in text
+
+
+def test_interval_below_zero_does_not_look_like_three_dashes():
+    """Text in pieces is often heard before its end."""
+    metric = {"n": 60, "unit": "ms", "p50": {"value": -9, "lo": -12.0, "hi": -5.0, "status": "ok"}}
+
+    assert "-12 to -5" == percentile_note(metric, 50)
