@@ -81,8 +81,10 @@ bench: $(VENV)/.dev-installed $(ORACLE)/.installed
 REFERENCE_SERVE = $(BIN)/earwitness serve reference --random tiny --profile cpu --threads 1 --drain-s 1
 
 reference-demo: $(VENV)/.dev-installed
+	mkdir -p $(dir $(REFERENCE_DEMO_DIR)); log=$(REFERENCE_DEMO_DIR)-servers.log; : > $$log; \
+	echo "what the servers say goes to $$log" >&2; \
 	pids=; trap 'kill $$pids 2>/dev/null; wait' EXIT; \
-	serve() { $(REFERENCE_SERVE) "$$@" >/dev/null & pids="$$pids $$!"; }; \
+	serve() { $(REFERENCE_SERVE) "$$@" >/dev/null 2>>$$log & pids="$$pids $$!"; }; \
 	serve --port 8124; \
 	serve --port 8126 --set policy=fcfs; \
 	serve --port 8127 --set 'chunks={mode: fixed, ramp: [25]}'; \
