@@ -32,9 +32,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except HarnessError as error:
         sys.stderr.write(f"truth server: {error}\n")
         return error.exit_code
-    except OSError as error:
-        sys.stderr.write(f"truth server: {options.host} port {options.port}: {error.strerror}\n")
-        return 4
     return 0
 
 
@@ -81,6 +78,8 @@ def _serve(options: argparse.Namespace) -> None:
 def _listener(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), backlog=_BACKLOG)
+    except OSError as fault:
+        raise ScenarioError(f"--host {host} --port {port}: {fault.strerror}") from None
     except (TypeError, UnicodeError, OverflowError) as fault:
         raise ScenarioError(f"--host {host!r} --port {port}: {fault}") from None
 

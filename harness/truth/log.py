@@ -97,8 +97,17 @@ class TruthLog:
         )
 
     def write(self, path: Path) -> None:
-        """Write it to a file."""
-        path.write_bytes(self.to_bytes())
+        """Write it to a file.
+
+        Raises:
+            RunFolderError: the disk did not take it.
+        """
+        try:
+            path.write_bytes(self.to_bytes())
+        except OSError as fault:
+            raise RunFolderError(
+                f"{path}: the truth log cannot be written: {fault.strerror}"
+            ) from None
 
 
 _ROWS: dict[str, Any] = {

@@ -220,3 +220,15 @@ def test_file_that_is_no_book_ends_the_server_with_one_line(tmp_path: Path):
     assert 2 == server.returncode
     assert 1 == said.count("\n")
     assert f"truth server: {book}: scripts" in said
+
+
+def test_port_that_is_taken_is_named():
+    """Exit code 2, as for any other server here."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        server = start(f"--port={port}")
+        _, said = server.communicate(timeout=20)
+
+    assert 2 == server.returncode
+    assert 1 == said.count("\n")
+    assert f"truth server: --host 127.0.0.1 --port {port}: Address already in use" in said
