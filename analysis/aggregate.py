@@ -54,6 +54,7 @@ __all__ = [
     "METRICS_SCHEMA",
     "PERCENTS",
     "join_requests",
+    "last_tries",
     "point_data",
     "summarise_run",
 ]
@@ -201,17 +202,23 @@ def _point(data: PointData, requests: pd.DataFrame, facts: RunFacts) -> dict[str
 
 
 def _rates(points: Sequence[PointData]) -> list[dict[str, Any]]:
-    """Each engine at each rate over its seeds, in the order of their first point.
-
-    A point that was cut short is left out where its seed was measured again.
-    """
+    """Each engine at each rate over its seeds, in the order of their first point."""
+    counted = last_tries([data.point for data in points])
     groups: dict[tuple[str, float], list[PointData]] = {}
-    whole = {_plan_of(data.point) for data in points if data.point.is_complete}
     for data in points:
-        point = data.point
-        if point.is_complete or _plan_of(point) not in whole:
-            groups.setdefault((point.engine, point.rate_rps), []).append(data)
+        if data.point.point_id in counted:
+            groups.setdefault((data.point.engine, data.point.rate_rps), []).append(data)
     return [_rate(group) for group in groups.values()]
+
+
+def last_tries(points: Sequence[PointRecord]) -> set[str]:
+    """Ids of the points that count: of each plan the last that was not cut short, else the last."""
+    chosen: dict[tuple[str, float, int], PointRecord] = {}
+    for point in points:
+        known = chosen.get(_plan_of(point))
+        if known is None or point.is_complete or not known.is_complete:
+            chosen[_plan_of(point)] = point
+    return {point.point_id for point in chosen.values()}
 
 
 def _plan_of(point: PointRecord) -> tuple[str, float, int]:

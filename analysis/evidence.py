@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.aggregate import join_requests, point_data, summarise_run
+from analysis.aggregate import join_requests, last_tries, point_data, summarise_run
 from analysis.cohort import CohortValues, cohort_values
 from analysis.derive import derive_run
 from analysis.errors import RulesError, RunDataError
@@ -172,6 +172,7 @@ def load_evidence(path: Path, *, settings: AnalysisSettings | None = None) -> Ru
     derived = derive_run(path, settings=chosen, is_stored=is_default)
     requests = join_requests(run, derived)
     names = [*_KEPT_COLUMNS, *(metric.name for metric in request_metrics())]
+    counted = last_tries(run.record.points)
     points = [
         PointEvidence(
             engine=point.engine,
@@ -181,6 +182,7 @@ def load_evidence(path: Path, *, settings: AnalysisSettings | None = None) -> Ru
             summary=found,
         )
         for point, found in zip(run.record.points, summary["points"], strict=True)
+        if point.point_id in counted
     ]
     return RunEvidence(
         name=run.record.name,
@@ -209,6 +211,7 @@ def _fingerprint(record: RunRecord, settings: AnalysisSettings) -> Fingerprint:
     # Rates and seeds are matched point by point; a sweep may have more of them than another.
     arrivals.pop("rates_rps", None)
     arrivals.pop("seeds", None)
+    arrivals.setdefault("count", "random")  # of runs before there was a choice
     prompts = dict(scenario.get("prompts") or {})
     prompts.pop("set", None)  # told by its contents, not by its name
     return Fingerprint(

@@ -8,6 +8,7 @@ import pytest
 
 from analysis.aggregate import summarise_run
 from analysis.errors import RunDataError
+from analysis.evidence import load_evidence
 from analysis.metrics import RequestMetric, registry
 from analysis.playback import buffer_ms
 from analysis.view import AnalysisSettings
@@ -237,9 +238,20 @@ def test_point_that_was_cut_short_does_not_count_beside_its_second_try(tmp_path)
     cut = point("tts-r1-s1", engine="tts", is_complete=False)
     again = point("tts-r1-s1-try2", engine="tts")
     names = []
-    for number, points in enumerate([[cut, again], [cut]]):
+    cut_again = point("tts-r1-s1-try2", engine="tts", is_complete=False)
+    for number, points in enumerate([[cut, again], [cut], [cut, cut_again]]):
         folder = run_folder(tmp_path, [], points=points, name=f"run{number}")
         [found] = summarise_run(folder)["rates"]
         names.append(found["point_ids"])
 
-    assert [["tts-r1-s1-try2"], ["tts-r1-s1"]] == names
+    assert [["tts-r1-s1-try2"], ["tts-r1-s1"], ["tts-r1-s1-try2"]] == names
+
+
+def test_judgements_see_the_second_try_alone(tmp_path):
+    """A gate and the report count the same requests."""
+    cut = point("tts-r1-s1", engine="tts", is_complete=False)
+    again = point("tts-r1-s1-try2", engine="tts")
+    folder = run_folder(tmp_path, [], points=[cut, again])
+    [found] = load_evidence(folder).points
+
+    assert "tts-r1-s1-try2" == found.summary["point_id"]
