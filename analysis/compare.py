@@ -1,8 +1,9 @@
 """Which engine is better, at which rate, by how much, how sure, and by what means.
 
 Same seeds give the same arrivals and prompts, so every difference is taken request by request and
-its interval by a block bootstrap over them. What is claimed has passed a correction for looking at
-several metrics. Runs that differ in what must be alike are refused.
+its interval by a block bootstrap over them, of a share by Newcombe's for pairs. What is claimed has
+passed a correction for looking at several metrics. Runs that differ in what must be alike are
+refused.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from analysis.metrics import Better, registry
 from analysis.pairing import (
     PointPair,
     Values,
+    change_of_share,
     difference_of,
     metric_values,
     pair_points,
@@ -314,19 +316,7 @@ def _at_rate(
 ) -> RateComparison:
     is_about_text = _is_text_comparison(first.run, second.run)
     compared = _COMPARED_AFTER_TEXT if is_about_text else _COMPARED
-    differences = [
-        supported(
-            difference_of(
-                pairs,
-                each.values,
-                quantile_statistic(each.percent) if each.percent else mean_statistic,
-                is_paired=is_paired,
-                seed=seed,
-            ),
-            each.percent,
-        )
-        for each in compared
-    ]
+    differences = [_difference(each, pairs, is_paired=is_paired, seed=seed) for each in compared]
     return RateComparison(
         rate_rps=rate,
         first=first.label,
@@ -343,6 +333,20 @@ def _at_rate(
             )
         ),
     )
+
+
+def _difference(
+    each: _Compared, pairs: Sequence[PointPair], *, is_paired: bool, seed: int
+) -> Difference:
+    statistic = quantile_statistic(each.percent) if each.percent else mean_statistic
+    found = difference_of(pairs, each.values, statistic, is_paired=is_paired, seed=seed)
+    found = supported(found, each.percent)
+    if each.percent is not None or not is_paired or found.lo is None:
+        return found
+    # Resampled, 0 hits on both sides would stay 0 however few requests there were.
+    change = change_of_share(pairs, each.metric)
+    assert change is not None
+    return replace(found, lo=change.interval.lo, hi=change.interval.hi)
 
 
 def _judged(

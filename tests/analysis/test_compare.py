@@ -102,6 +102,15 @@ def test_parts_add_up_to_the_whole(tmp_path):
     assert means[1] - means[0] == pytest.approx(one_rate(folder).decomposition.total_ms)
 
 
+def test_share_of_nothing_is_not_sure_to_stay_nothing(tmp_path):
+    """Nobody failed on either side, and still the difference has a width."""
+    folder = sweep(tmp_path, {"a": gamma_engine(), "b": gamma_engine(salt=3)}, seeds=(1, 2, 3))
+    found = finding(one_rate(folder), "failure_rate", "share")
+
+    assert 0 == found.difference.value
+    assert found.difference.lo < 0 < found.difference.hi
+
+
 def test_failures_make_an_engine_worse_not_absent(tmp_path):
     """One in ten times out: its p95 is not reached, which is worse by any amount."""
 
