@@ -4,6 +4,7 @@ The result is what `metrics.json` holds and what every report prints. It is plai
 or Infinity: what was not reached or not measured is null, with a status that says which.
 
 Schema history
+    3: a rate has word error rates too, and shares the interval by which gates judge them.
     2: `rates`, the figures of every engine and rate over all its seeds; per point `is_complete` and
        `errors`.
     1: first version.
@@ -31,17 +32,25 @@ from analysis.derive import DERIVED_DIR, DerivedRun, derive_run
 from analysis.error_texts import error_texts
 from analysis.errors import RunDataError
 from analysis.load import InFlight, in_flight_over
-from analysis.metrics import PointData, PointMetric, RequestMetric, registry
+from analysis.metrics import (
+    PointData,
+    PointMetric,
+    PointValue,
+    RequestMetric,
+    registry,
+    speech,
+)
+from analysis.metrics.base import share_over
 from analysis.metrics.playback import START_DELAYS_MS
 from analysis.outcomes import is_interrupted
 from analysis.percentiles import Percentile, nearest_rank, percentile, sort_values
 from analysis.pooling import percentile_over_seeds
 from analysis.speech import (
-    GroupBy,
     ScoredRun,
     load_transcripts,
     summarise_wer,
     wer_not_measured,
+    wer_of_points,
 )
 from analysis.stats.dependence import variance_inflation
 from analysis.stats.steady import mser5
@@ -60,7 +69,7 @@ __all__ = [
 ]
 
 METRICS_FILE = "metrics.json"
-METRICS_SCHEMA = 2
+METRICS_SCHEMA = 3
 PERCENTS = (50, 95, 99)
 # What is pooled over seeds: the figures that an engine is judged by at a rate.
 _POOLED = (
@@ -75,6 +84,7 @@ _POOLED = (
     "failure_rate",
     *(f"pass_rate_{delay}ms" for delay in START_DELAYS_MS),
     "start_delay_for_1_percent",
+    *(metric.name for metric in speech.METRICS),
 )
 
 
@@ -140,10 +150,9 @@ def _summary(run: StoredRun, derived: DerivedRun, scored: ScoredRun | None) -> d
     facts = run_facts(
         kind=record.kind, scenario=record.scenario, clock=record.clock, engines=record.engines
     )
-    by_point = {} if scored is None else summarise_wer(scored, GroupBy.POINT)
     settings = derived.settings
     measured = [
-        point_data(run, requests, point, wer=by_point.get(point.point_id))
+        point_data(run, requests, point, wer=_wer(scored, [point.point_id]))
         for point in record.points
     ]
     summary: dict[str, Any] = _plain(
@@ -157,7 +166,7 @@ def _summary(run: StoredRun, derived: DerivedRun, scored: ScoredRun | None) -> d
             "onset_preset": settings.onset.name,
             "settings": asdict(settings),
             "engines": _engines(run, scored),
-            "rates": _rates(measured),
+            "rates": _rates(measured, scored),
             "points": [_point(data, requests, facts) for data in measured],
         }
     )
@@ -167,9 +176,13 @@ def _summary(run: StoredRun, derived: DerivedRun, scored: ScoredRun | None) -> d
 def _engines(run: StoredRun, scored: ScoredRun | None) -> list[dict[str, Any]]:
     """Word error rate per engine: clips are drawn per engine, not per point."""
     names = dict.fromkeys(point.engine for point in run.record.points)
-    found = {} if scored is None else summarise_wer(scored, GroupBy.ENGINE)
+    found = {} if scored is None else summarise_wer(scored)
     why = "nobody listened" if scored is None else "no clip of this engine was selected"
     return [{"engine": name, "wer": found.get(name, wer_not_measured(why))} for name in names]
+
+
+def _wer(scored: ScoredRun | None, point_ids: Sequence[str]) -> dict[str, Any] | None:
+    return None if scored is None else wer_of_points(scored, point_ids)
 
 
 def _point(data: PointData, requests: pd.DataFrame, facts: RunFacts) -> dict[str, Any]:
@@ -201,14 +214,14 @@ def _point(data: PointData, requests: pd.DataFrame, facts: RunFacts) -> dict[str
     }
 
 
-def _rates(points: Sequence[PointData]) -> list[dict[str, Any]]:
+def _rates(points: Sequence[PointData], scored: ScoredRun | None) -> list[dict[str, Any]]:
     """Each engine at each rate over its seeds, in the order of their first point."""
     counted = last_tries([data.point for data in points])
     groups: dict[tuple[str, float], list[PointData]] = {}
     for data in points:
         if data.point.point_id in counted:
             groups.setdefault((data.point.engine, data.point.rate_rps), []).append(data)
-    return [_rate(group) for group in groups.values()]
+    return [_rate(group, scored) for group in groups.values()]
 
 
 def last_tries(points: Sequence[PointRecord]) -> set[str]:
@@ -225,12 +238,14 @@ def _plan_of(point: PointRecord) -> tuple[str, float, int]:
     return point.engine, point.rate_rps, point.seed
 
 
-def _rate(seeds: Sequence[PointData]) -> dict[str, Any]:
+def _rate(seeds: Sequence[PointData], scored: ScoredRun | None) -> dict[str, Any]:
     first = seeds[0]
+    point_ids = [data.point.point_id for data in seeds]
     pooled = replace(
         first,
         cohort=pd.concat([data.cohort for data in seeds], ignore_index=True),
         num_planned=sum(data.num_planned for data in seeds),
+        wer=_wer(scored, point_ids),
     )
     lengths = [data.measure_s for data in seeds]
     measure_s = sum(length for length in lengths if length is not None)
@@ -239,7 +254,7 @@ def _rate(seeds: Sequence[PointData]) -> dict[str, Any]:
         "engine": first.point.engine,
         "rate_rps": first.point.rate_rps,
         "seeds": [data.point.seed for data in seeds],
-        "point_ids": [data.point.point_id for data in seeds],
+        "point_ids": point_ids,
         "n": len(pooled.cohort),
         "planned_rps": pooled.num_planned / measure_s if is_whole else None,
         "metrics": {name: _pooled_metric(registry()[name], seeds, pooled) for name in _POOLED},
@@ -249,7 +264,12 @@ def _rate(seeds: Sequence[PointData]) -> dict[str, Any]:
 def _pooled_metric(
     metric: RequestMetric | PointMetric, seeds: Sequence[PointData], pooled: PointData
 ) -> dict[str, Any]:
-    if isinstance(metric, PointMetric) or len(seeds) == 1:
+    if isinstance(metric, PointMetric):
+        if metric.hits is None:
+            return _point_metric(metric, metric.compute(pooled))
+        # Seed by seed: hits come in clusters inside a seed, not across the border of two.
+        return _point_metric(metric, share_over([data.cohort for data in seeds], metric.hits))
+    if len(seeds) == 1:
         return _metric(metric, pooled)
     by_seed = [cohort_values(metric, data.cohort).values for data in seeds]
     found = {percent: percentile_over_seeds(by_seed, percent) for percent in PERCENTS}
@@ -287,15 +307,23 @@ def _validity(validity: Validity) -> dict[str, Any]:
 
 def _metric(metric: RequestMetric | PointMetric, data: PointData) -> dict[str, Any]:
     if isinstance(metric, PointMetric):
-        found = metric.compute(data)
-        value = {"value": found.value, "lo": found.lo, "hi": found.hi, "status": found.status}
-        head = {"unit": metric.unit, "better": metric.better.value}
-        return {**head, "n": found.n, "missing": found.missing, "not_reached": 0, "value": value}
+        return _point_metric(metric, metric.compute(data))
     values = cohort_values(metric, data.cohort)
     ordered = sort_values(values.values)
     return _request_metric(
         metric, values, {percent: _percentile(values, ordered, percent) for percent in PERCENTS}
     )
+
+
+def _point_metric(metric: PointMetric, found: PointValue) -> dict[str, Any]:
+    return {
+        "unit": metric.unit,
+        "better": metric.better.value,
+        "n": found.n,
+        "missing": found.missing,
+        "not_reached": 0,
+        "value": {"value": found.value, "lo": found.lo, "hi": found.hi, "status": found.status},
+    }
 
 
 def _request_metric(

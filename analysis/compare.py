@@ -1,9 +1,9 @@
 """Which engine is better, at which rate, by how much, how sure, and by what means.
 
-Same seeds give the same arrivals and prompts, so every difference is taken request by request and
-its interval by a block bootstrap over them, of a share by Newcombe's for pairs. What is claimed has
-passed a correction for looking at several metrics. Runs that differ in what must be alike are
-refused.
+Same seeds give the same arrivals and prompts, so every difference is taken request by request. The
+interval of a percentile's comes from a block bootstrap over them, that of a share's is Newcombe's.
+What is claimed has passed a correction for looking at several metrics. Runs that differ in what
+must be alike are refused.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ from analysis.pairing import (
     difference_of,
     metric_values,
     pair_points,
-    share_values,
     text_wait_values,
 )
 from analysis.percentiles import MIN_N_FOR_INTERVAL
-from analysis.stats.bootstrap import Difference, mean_statistic, quantile_statistic
+from analysis.stats.bootstrap import NOTHING_TO_COMPARE, Difference, quantile_statistic
 from analysis.stats.multiple import holm
+from analysis.stats.share_change import ShareChange
 from analysis.view import AnalysisSettings
 
 __all__ = [
@@ -140,9 +140,8 @@ class _Compared:
 
     @property
     def values(self) -> Values:
-        if self.metric == TEXT_WAIT:
-            return text_wait_values
-        return metric_values(self.metric) if self.percent else share_values(self.metric)
+        """Of a percentile."""
+        return text_wait_values if self.metric == TEXT_WAIT else metric_values(self.metric)
 
 
 # Few on purpose: every further metric makes each claim harder.
@@ -338,15 +337,27 @@ def _at_rate(
 def _difference(
     each: _Compared, pairs: Sequence[PointPair], *, is_paired: bool, seed: int
 ) -> Difference:
-    statistic = quantile_statistic(each.percent) if each.percent else mean_statistic
+    if each.percent is None:
+        change = change_of_share(pairs, each.metric, is_paired=is_paired)
+        return _of_share(change, num_seeds=len(pairs))
+    statistic = quantile_statistic(each.percent)
     found = difference_of(pairs, each.values, statistic, is_paired=is_paired, seed=seed)
-    found = supported(found, each.percent)
-    if each.percent is not None or not is_paired or found.lo is None:
-        return found
-    # Resampled, 0 hits on both sides would stay 0 however few requests there were.
-    change = change_of_share(pairs, each.metric)
-    assert change is not None
-    return replace(found, lo=change.interval.lo, hi=change.interval.hi)
+    return supported(found, each.percent)
+
+
+def _of_share(change: ShareChange | None, *, num_seeds: int) -> Difference:
+    if change is None:
+        return NOTHING_TO_COMPARE
+    return Difference(
+        first=change.first,
+        second=change.second,
+        value=change.value,
+        lo=change.interval.lo,
+        hi=change.interval.hi,
+        p_value=change.p_value,
+        num_pairs=change.n,
+        num_seeds=num_seeds,
+    )
 
 
 def _judged(
@@ -372,14 +383,13 @@ def _judged(
     return tuple(judged)
 
 
-def supported(found: Difference, percent: int | None) -> Difference:
+def supported(found: Difference, percent: int) -> Difference:
     """The difference, its interval taken away where there are too few requests for one.
 
     The same numbers as for a single percentile: the resampled p95 of 20 values is only their
     maximum, however often it is resampled.
     """
-    least = MIN_N_FOR_INTERVAL.get(percent, 2) if percent is not None else 2
-    if found.num_pairs >= least:
+    if found.num_pairs >= MIN_N_FOR_INTERVAL[percent]:
         return found
     return replace(found, lo=None, hi=None, p_value=None)
 

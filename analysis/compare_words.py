@@ -229,8 +229,7 @@ def signed_words(value: float | None, each: MetricDifference) -> str:
 def interval_words(each: MetricDifference) -> str:
     """The interval of a difference, or why it has none."""
     if each.finding is Finding.TOO_FEW:
-        least = MIN_N_FOR_INTERVAL.get(int(each.statistic.lstrip("p")), 2)
-        return f"no interval, {each.statistic} needs {least} requests"
+        return f"no interval, {each.statistic} needs {_least_n(each)} requests"
     return f"95 % interval {_range_words(each)}"
 
 
@@ -306,9 +305,13 @@ def verdict_words(at: RateComparison, each: MetricDifference) -> str:
         num = sum(other.adjusted_p is not None for other in at.differences)
         return f"not after correction for {count(num, 'metric')}"
     if each.finding is Finding.TOO_FEW:
-        least = MIN_N_FOR_INTERVAL.get(int(each.statistic.lstrip("p")), 2)
-        return f"too few: {each.difference.num_pairs} of {least}"
+        return f"too few: {each.difference.num_pairs} of {_least_n(each)}"
     return each.finding.value.replace("_", " ")
+
+
+def _least_n(each: MetricDifference) -> int:
+    """Requests that a percentile's interval needs; a share's needs one."""
+    return MIN_N_FOR_INTERVAL[int(each.statistic.removeprefix("p"))]
 
 
 def means_words(found: Decomposition) -> str:

@@ -8,20 +8,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from analysis.evidence import PointEvidence
-from analysis.metrics import PointMetric, registry
-from analysis.pairing import share_values
+from analysis.metrics import Better, PointMetric, registry
 from analysis.percentiles import PercentileStatus
 from analysis.pooling import percentile_over_seeds
 from analysis.stats.beyond import ClusteredShare, clustered_share
 
-__all__ = ["Estimate", "estimate"]
+if TYPE_CHECKING:
+    import pandas as pd
 
-_SHARES = ("underrun_rate", "failure_rate")
+__all__ = ["Estimate", "estimate"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,11 +56,13 @@ def estimate(
     """
     if percent is not None:
         return _percentile(points, metric, percent)
-    if metric in _SHARES:
-        return _share(points, metric)
     if metric == "wer":
         return _wer(wer)
-    return _of_points(points, metric)
+    declared = registry()[metric]
+    assert isinstance(declared, PointMetric)
+    if declared.hits is not None:
+        return _share([declared.hits(point.cohort) for point in points])
+    return _of_points(points, declared)
 
 
 def _percentile(points: Sequence[PointEvidence], metric: str, percent: int) -> Estimate:
@@ -75,11 +77,8 @@ def _percentile(points: Sequence[PointEvidence], metric: str, percent: int) -> E
     return Estimate(value, found.lo, hi, n)
 
 
-def _share(points: Sequence[PointEvidence], metric: str) -> Estimate:
-    hits = [share_values(metric)(point) for point in points]
-    found = clustered_share(
-        [np.array([each[index] for index in sorted(each)], dtype=np.float64) for each in hits]
-    )
+def _share(hits: Sequence[pd.Series]) -> Estimate:
+    found = clustered_share([each.to_numpy(dtype=np.float64) for each in hits])
     if found is None:
         return Estimate(None, None, None, 0, "no request could have been counted")
     return Estimate(found.value, found.lo, found.hi, found.n, share=found)
@@ -92,16 +91,13 @@ def _wer(found: Mapping[str, Any] | None) -> Estimate:
     return Estimate(found["value"], found.get("lo"), found.get("hi"), found["n"], "too few clips")
 
 
-def _of_points(points: Sequence[PointEvidence], metric: str) -> Estimate:
+def _of_points(points: Sequence[PointEvidence], declared: PointMetric) -> Estimate:
     """Any other figure of a point: the worst seed, with that seed's interval."""
-    declared = registry()[metric]
-    assert isinstance(declared, PointMetric)
-    found = [point.summary["metrics"][metric] for point in points]
+    found = [point.summary["metrics"][declared.name] for point in points]
     measured = [each for each in found if each["value"]["value"] is not None]
     if not measured:
         return Estimate(None, None, None, 0, "no point has it")
-    is_lower = declared.better.value != "higher"
-    pick = max if is_lower else min
+    pick = min if declared.better is Better.HIGHER else max
     worst = pick(measured, key=lambda each: each["value"]["value"])
     value = worst["value"]
     return Estimate(value["value"], value["lo"], value["hi"], worst["n"], "it has no interval")

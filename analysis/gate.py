@@ -340,8 +340,7 @@ def _by_interval(rule: Rule, points: Sequence[PointEvidence], found: Estimate) -
         reason = "the whole interval is within the limit"
         return _of_rule(rule, points, RuleVerdict.PASS, reason, **figures)
     if found.share is not None:
-        allowed = limit if sign > 0 else 1 - limit
-        needed = found.share.needed_n(allowed)
+        needed = found.share.needed_n(limit)
     else:
         needed = _needed_n(found.n, found.value, end=found.hi if sign > 0 else found.lo, at=limit)
     reason = f"the interval holds the limit; at this value {_would_tell(needed)}"

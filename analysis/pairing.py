@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis.evidence import PointEvidence
-from analysis.outcomes import failures
+from analysis.metrics import PointMetric, registry
 from analysis.stats.bootstrap import (
     Difference,
     PairedSample,
@@ -21,7 +21,7 @@ from analysis.stats.bootstrap import (
     paired_difference,
     unpaired_difference,
 )
-from analysis.stats.share_change import ShareChange, share_change
+from analysis.stats.share_change import ShareChange, share_change, unpaired_share_change
 
 __all__ = [
     "PointPair",
@@ -79,21 +79,18 @@ def text_wait_values(point: PointEvidence) -> dict[int, float]:
 
 
 def share_values(name: str) -> Values:
-    """1 or 0 per request, for a share: `underrun_rate` or `failure_rate`."""
-    if name == "underrun_rate":
-        return _has_underrun
-    assert name == "failure_rate"
-    return _has_failed
+    """1 or 0 per request that a share is over."""
+    declared = registry()[name]
+    assert isinstance(declared, PointMetric)
+    assert declared.hits is not None
+    hits_of = declared.hits
 
+    def values(point: PointEvidence) -> dict[int, float]:
+        hits = hits_of(point.cohort)
+        places = point.cohort.loc[hits.index, "index"]
+        return dict(zip(places.tolist(), hits.astype(float).tolist(), strict=True))
 
-def _has_underrun(point: PointEvidence) -> dict[int, float]:
-    return {index: float(count > 0) for index, count in point.by_index("num_underruns").items()}
-
-
-def _has_failed(point: PointEvidence) -> dict[int, float]:
-    failed = failures(point.cohort)
-    places = point.cohort.loc[failed.index, "index"]
-    return dict(zip(places.tolist(), failed.astype(float).tolist(), strict=True))
+    return values
 
 
 def difference_of(
@@ -119,10 +116,17 @@ def difference_of(
     return paired_difference(_aligned(sides), statistic, seed=seed)
 
 
-def change_of_share(pairs: Sequence[PointPair], name: str) -> ShareChange | None:
+def change_of_share(
+    pairs: Sequence[PointPair], name: str, *, is_paired: bool = True
+) -> ShareChange | None:
     """How a share changed over all seeds, with an interval that has a width at 0 of n too."""
     values = share_values(name)
-    return share_change(_aligned([(values(pair.first), values(pair.second)) for pair in pairs]))
+    sides = [(values(pair.first), values(pair.second)) for pair in pairs]
+    if is_paired:
+        return share_change(_aligned(sides))
+    return unpaired_share_change(
+        [_in_order(ours) for ours, _ in sides], [_in_order(theirs) for _, theirs in sides]
+    )
 
 
 def _aligned(sides: Sequence[tuple[dict[int, float], dict[int, float]]]) -> list[PairedSample]:

@@ -6,12 +6,12 @@ metric is one number for a whole point (a share, a rate).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from analysis.stats.rates import Share, wilson
+from analysis.stats.beyond import clustered_share
 from analysis.view import RequestView
 
 if TYPE_CHECKING:
@@ -29,7 +29,8 @@ __all__ = [
     "RequestMetric",
     "ValueStatus",
     "ms_between",
-    "share_of",
+    "share_metric",
+    "share_over",
 ]
 
 _NS_PER_MS = 1_000_000
@@ -112,15 +113,20 @@ class PointData:
         return None if begin is None or end is None or end <= begin else (end - begin) / 1e9
 
 
+# Of a cohort: which of the requests that a share is over are hits, in order, by their row labels.
+Hits = Callable[["pd.DataFrame"], "pd.Series"]
+
+
 @dataclass(frozen=True, slots=True)
 class PointMetric:
-    """One number for a whole point."""
+    """One number for a whole point. `hits`: what it counts, where it is a share of requests."""
 
     name: str
     unit: str
     better: Better
     definition: str
     compute: Callable[[PointData], PointValue]
+    hits: Hits | None = None
 
 
 Declared = RequestMetric | PointMetric
@@ -131,8 +137,23 @@ def ms_between(begin_ns: int | None, end_ns: int | None) -> float | None:
     return None if begin_ns is None or end_ns is None else (end_ns - begin_ns) / _NS_PER_MS
 
 
-def share_of(num_hits: int, n: int, *, missing: int = 0) -> PointValue:
-    """A share with its Wilson interval; no data where nobody could have been counted."""
-    share: Share = wilson(num_hits, n)
-    status = ValueStatus.OK if n else ValueStatus.NO_DATA
-    return PointValue(share.value, share.lo, share.hi, n, missing, status)
+def share_metric(name: str, better: Better, definition: str, hits: Hits) -> PointMetric:
+    """A share of requests."""
+
+    def compute(data: PointData) -> PointValue:
+        return share_over([data.cohort], hits)
+
+    return PointMetric(name, "share", better, definition, compute, hits)
+
+
+def share_over(cohorts: Sequence[pd.DataFrame], hits: Hits) -> PointValue:
+    """A share over the requests of some seeds, with the interval by which gates judge it.
+
+    Requests that it is not over are missing; no data where nobody could have been counted.
+    """
+    found = clustered_share([hits(cohort).to_numpy(dtype="float64") for cohort in cohorts])
+    num_all = sum(map(len, cohorts))
+    if found is None:
+        return PointValue(None, None, None, 0, num_all, ValueStatus.NO_DATA)
+    missing = num_all - found.n
+    return PointValue(found.value, found.lo, found.hi, found.n, missing, ValueStatus.OK)

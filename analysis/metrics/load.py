@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from analysis.load import in_flight_over
@@ -11,10 +13,13 @@ from analysis.metrics.base import (
     PointMetric,
     PointValue,
     ValueStatus,
-    share_of,
+    share_metric,
 )
 from analysis.outcomes import failures, is_interrupted
 from engines.outcomes import TransportOutcome
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["METRICS"]
 
@@ -28,23 +33,18 @@ def achieved_rate(data: PointData) -> PointValue:
     return _plain(len(sent) / data.measure_s, len(sent))
 
 
-def failure_rate(data: PointData) -> PointValue:
-    failed = failures(data.cohort)
-    return share_of(int(failed.sum()), len(failed), missing=len(data.cohort) - len(failed))
+def first_try_failures(cohort: pd.DataFrame) -> pd.Series[bool]:
+    failed = failures(cohort)
+    tried_again: pd.Series[bool] = cohort.loc[failed.index, "attempts"] > 1
+    return failed | tried_again
 
 
-def first_try_failure_rate(data: PointData) -> PointValue:
-    failed = failures(data.cohort)
-    hits = int((failed | (data.cohort.loc[failed.index, "attempts"] > 1)).sum())
-    return share_of(hits, len(failed), missing=len(data.cohort) - len(failed))
-
-
-def finished_share(data: PointData) -> PointValue:
-    ended = data.cohort["transport_outcome"].isin(
+def finished(cohort: pd.DataFrame) -> pd.Series[bool]:
+    ended = cohort["transport_outcome"].isin(
         [TransportOutcome.OK.value, TransportOutcome.CANCELLED.value]
     )
-    ended &= ~is_interrupted(data.cohort)
-    return share_of(int(ended.sum()), len(ended))
+    ended &= ~is_interrupted(cohort)
+    return ended
 
 
 def in_flight_mean(data: PointData) -> PointValue:
@@ -79,26 +79,23 @@ METRICS = (
         "Requests dispatched per second of the measurement phase",
         achieved_rate,
     ),
-    PointMetric(
+    share_metric(
         "failure_rate",
-        "share",
         Better.LOWER,
         "Share of arrivals that did not end as `ok`; those the scenario cancelled are left out",
-        failure_rate,
+        failures,
     ),
-    PointMetric(
+    share_metric(
         "first_try_failure_rate",
-        "share",
         Better.LOWER,
         "Share of arrivals that failed, or needed a second attempt",
-        first_try_failure_rate,
+        first_try_failures,
     ),
-    PointMetric(
+    share_metric(
         "finished_share",
-        "share",
         Better.HIGHER,
         "Share of arrivals whose reply had ended cleanly by the end of the drain",
-        finished_share,
+        finished,
     ),
     PointMetric(
         "in_flight_mean",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -18,10 +19,13 @@ from analysis.metrics.base import (
     PointValue,
     RequestMetric,
     ValueStatus,
-    share_of,
+    share_metric,
 )
 from analysis.percentiles import nearest_rank, percentile, sort_values
 from analysis.view import RequestView
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = ["METRICS", "START_DELAYS_MS"]
 
@@ -68,10 +72,16 @@ def min_slack(view: RequestView) -> float | None:
 # -- of a point -----------------------------------------------------------------------------------
 
 
-def underrun_rate(data: PointData) -> PointValue:
-    counts = data.cohort["num_underruns"]
-    measured = counts.dropna()
-    return share_of(int((measured > 0).sum()), len(measured), missing=int(counts.isna().sum()))
+def underruns(cohort: pd.DataFrame) -> pd.Series[bool]:
+    return cohort["num_underruns"].dropna() > 0
+
+
+def undecided(cohort: pd.DataFrame) -> pd.Series[bool]:
+    return cohort["num_undecided"].dropna() > 0
+
+
+def passes(delay_ms: float, cohort: pd.DataFrame) -> pd.Series[bool]:
+    return cohort["required_delay"].dropna() <= delay_ms
 
 
 def underrun_length(data: PointData) -> PointValue:
@@ -87,19 +97,6 @@ def underrun_length(data: PointData) -> PointValue:
         int(counts.isna().sum()),
         ValueStatus(found.status.value),
     )
-
-
-def undecided_rate(data: PointData) -> PointValue:
-    counts = data.cohort["num_undecided"]
-    measured = counts.dropna()
-    return share_of(int((measured > 0).sum()), len(measured), missing=int(counts.isna().sum()))
-
-
-def pass_rate(delay_ms: float, data: PointData) -> PointValue:
-    needed = data.cohort["required_delay"]
-    measured = needed.dropna()
-    passed = int((measured <= delay_ms).sum())
-    return share_of(passed, len(measured), missing=int(needed.isna().sum()))
 
 
 def start_delay_for_1_percent(data: PointData) -> PointValue:
@@ -144,12 +141,11 @@ METRICS = (
         "Due time minus arrival of the chunk that came closest to its deadline, or latest",
         min_slack,
     ),
-    PointMetric(
+    share_metric(
         "underrun_rate",
-        "share",
         Better.LOWER,
         "Share of replies in several chunks with at least one underrun",
-        underrun_rate,
+        underruns,
     ),
     PointMetric(
         "underrun_length",
@@ -158,21 +154,19 @@ METRICS = (
         "p50 of the longest stall, over the replies with at least one underrun",
         underrun_length,
     ),
-    PointMetric(
+    share_metric(
         "undecided_rate",
-        "share",
         Better.LOWER,
         "Share of replies in several chunks with a stall that the stamps cannot prove",
-        undecided_rate,
+        undecided,
     ),
     *(
-        PointMetric(
+        share_metric(
             f"pass_rate_{delay}ms",
-            "share",
             Better.HIGHER,
             f"Share of replies in several chunks that play without a gap when started {delay} ms"
             " after the first playable chunk",
-            partial(pass_rate, float(delay)),
+            partial(passes, float(delay)),
         )
         for delay in START_DELAYS_MS
     ),

@@ -139,12 +139,11 @@ def _curve_words(engines: Sequence[EngineView], name: str, metric: str) -> str:
 
 
 def _share_words(engine: EngineView, name: str) -> str:
-    cells = []
-    is_pooled = any(name in view.raw["metrics"] for view in engine.pooled)
-    for point in engine.pooled if is_pooled else engine.points:
-        found = point_value(point.raw, name)
-        if found is not None and found.value is not None:
-            cells.append(f"{rate(point.rate_rps)}: {share(found.value)}")
+    cells = [
+        f"{rate(view.rate_rps)}: {share(found.value)}"
+        for view in engine.pooled
+        if (found := point_value(view.raw, name)) is not None and found.value is not None
+    ]
     return f"{engine.name} – {', '.join(cells) or 'not measured'}"
 
 

@@ -186,9 +186,9 @@ def difference_table(pair: Pair) -> Table:
     paired = "request by request" if all(at.is_paired for at in pair.rates) else "unpaired"
     caption = (
         f"First {pair.first}, second {pair.second}, compared {paired}; a difference is second minus"
-        " first, a verdict is on the second. Intervals come from a block bootstrap, those of paired"
-        " shares are Newcombe's; what is called better or worse has passed Holm's correction for"
-        " all metrics of its rate."
+        " first, a verdict is on the second. Intervals of percentiles come from a block bootstrap,"
+        " those of shares are Newcombe's; what is called better or worse has passed Holm's"
+        " correction for all metrics of its rate."
     )
     rows = tuple(
         (*(Cell(text) for text in astuple(row)[:-1]), Cell(row.verdict, tone=_tone(row.verdict)))

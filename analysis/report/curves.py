@@ -9,7 +9,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from analysis.report.model import EngineView, PointView, RateView
+from analysis.percentiles import PercentileStatus
+from analysis.report.model import EngineView, RateView
 from analysis.report.svg import Point
 from analysis.report.words import point_value
 
@@ -27,7 +28,7 @@ __all__ = [
 # Width of a tick's label as a share of the axis.
 _LABEL_ROOM = 0.07
 
-Reader = Callable[[PointView | RateView], Point | None]
+Reader = Callable[[RateView], Point | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,32 +49,18 @@ class Curve:
 
 
 def curve(engine: EngineView, read: Reader) -> Curve:
-    """Points by rate, each over all seeds of its rate.
-
-    What is known of single points alone (words heard) is their median with the range over seeds.
-    """
+    """Points by rate, each over all seeds of its rate."""
     segments: list[list[Point]] = [[]]
     missing = []
-    for rate_rps in engine.rates:
-        found = _over_seeds(engine, rate_rps, read)
+    for view in sorted(engine.pooled, key=lambda view: view.rate_rps):
+        found = read(view)
         if found is not None and math.isfinite(found.y):
             segments[-1].append(found)
             continue
         segments.append([])
         if found is not None:
-            missing.append(rate_rps)
+            missing.append(view.rate_rps)
     return Curve(tuple(tuple(each) for each in segments if each), tuple(missing))
-
-
-def _over_seeds(engine: EngineView, rate_rps: float, read: Reader) -> Point | None:
-    pooled = engine.over_seeds(rate_rps)
-    if pooled is not None and (found := read(pooled)) is not None:
-        return found
-    seeds = [value for point in engine.at(rate_rps) if (value := read(point)) is not None]
-    if len(seeds) <= 1:
-        return seeds[0] if seeds else None
-    ordered = sorted(seeds, key=lambda point: point.y)
-    return Point(rate_rps, ordered[len(seeds) // 2].y, ordered[0].y, ordered[-1].y)
 
 
 def dodged(
@@ -104,17 +91,17 @@ def spread_ticks(values: Sequence[float]) -> tuple[float, ...]:
 def read_percentile(metric: str, percent: int) -> Reader:
     """A percentile of a request metric; +inf where it was not reached."""
 
-    def read(point: PointView | RateView) -> Point | None:
-        view = point.metrics.get(metric)
-        if view is None:
+    def read(view: RateView) -> Point | None:
+        values = view.metrics.get(metric)
+        if values is None:
             return None
-        found = view.raw[f"p{percent}"]
-        if found["status"] == "not_reached":
-            return Point(point.rate_rps, math.inf)
+        found = values.raw[f"p{percent}"]
+        if found["status"] == PercentileStatus.NOT_REACHED:
+            return Point(view.rate_rps, math.inf)
         if found["value"] is None:
             return None
-        is_open = found["status"] == "upper_not_reached"
-        return Point(point.rate_rps, found["value"], found["lo"], found["hi"], is_open)
+        is_open = found["status"] == PercentileStatus.UPPER_NOT_REACHED
+        return Point(view.rate_rps, found["value"], found["lo"], found["hi"], is_open)
 
     return read
 
@@ -122,11 +109,11 @@ def read_percentile(metric: str, percent: int) -> Reader:
 def read_share(name: str) -> Reader:
     """A share of a point, in percent."""
 
-    def read(point: PointView | RateView) -> Point | None:
-        found = point_value(point.raw, name)
+    def read(view: RateView) -> Point | None:
+        found = point_value(view.raw, name)
         if found is None or found.value is None:
             return None
         lo, hi = (None if end is None else 100 * end for end in (found.lo, found.hi))
-        return Point(point.rate_rps, 100 * found.value, lo, hi)
+        return Point(view.rate_rps, 100 * found.value, lo, hi)
 
     return read

@@ -28,7 +28,9 @@ GENERAL_TERMS: tuple[Term, ...] = (
         "interval",
         "95 % interval",
         "For percentiles from order statistics (exists from n = 6 for p50, 72 for p95, 368 for"
-        " p99); for shares Wilson's; for WER a bootstrap over clips.",
+        " p99), from three seeds on by resampling; for shares the exact one (Clopper-Pearson); for"
+        " WER by resampling prompts. Requests that queue behind each other or fail in bursts count"
+        " as fewer.",
         "",
     ),
     Term(

@@ -9,20 +9,20 @@ import os
 from pathlib import Path
 
 from analysis.speech.score import DEFAULT_MAX_CLIPS, ScoredRun, load_transcripts, score_run
-from analysis.speech.summary import GroupBy, summarise_wer, wer_not_measured
+from analysis.speech.summary import summarise_wer, wer_not_measured, wer_of_points
 from analysis.speech.transcribers import Transcriber
 from analysis.speech.weights import DEFAULT_MODEL, cache_folder, find_weights
 
 __all__ = [
     "DEFAULT_MAX_CLIPS",
     "DEFAULT_MODEL",
-    "GroupBy",
     "ScoredRun",
     "load_transcripts",
     "open_whisper",
     "score_run",
     "summarise_wer",
     "wer_not_measured",
+    "wer_of_points",
 ]
 
 

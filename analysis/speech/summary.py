@@ -1,11 +1,11 @@
-"""Word error rate of a point or an engine, in the form that metrics.json and reports carry.
+"""Word error rate of an engine or of some points, in the form that metrics.json and reports carry.
 
 Every key is there even when nothing was scored: an unmeasured figure is null, with a reason.
 """
 
 from __future__ import annotations
 
-from enum import StrEnum
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,14 +14,7 @@ import pandas as pd
 from analysis.speech.score import ClipStatus, ScoredRun
 from analysis.speech.wer import BAD_CLIP_WER, wer_interval
 
-__all__ = ["GroupBy", "summarise_wer", "wer_not_measured"]
-
-
-class GroupBy(StrEnum):
-    """What one figure is for."""
-
-    ENGINE = "engine"
-    POINT = "point_id"
+__all__ = ["summarise_wer", "wer_not_measured", "wer_of_points"]
 
 
 def wer_not_measured(reason: str) -> dict[str, Any]:
@@ -29,22 +22,34 @@ def wer_not_measured(reason: str) -> dict[str, Any]:
     return {"value": None, "n": 0, "status": "not_measured", "reason": reason}
 
 
-def summarise_wer(scored: ScoredRun, by: GroupBy) -> dict[str, dict[str, Any]]:
-    """One JSON-ready mapping for each group that has a selected clip.
+def summarise_wer(scored: ScoredRun) -> dict[str, dict[str, Any]]:
+    """One JSON-ready mapping for each engine that has a selected clip.
 
     `value` is corpus WER after normalisation over all scored clips, `raw` before it; `n` counts
-    scored clips, `prompts` the different texts among them, `selected` drawn clips, `candidates` (by
-    engine) what they were drawn from.
+    scored clips, `prompts` the different texts among them, `selected` drawn clips, `candidates`
+    what they were drawn from.
     """
-    groups = scored.clips.groupby(str(by), sort=True)
-    return {str(name): _summary(clips, scored, by, str(name)) for name, clips in groups}
+    drawn_from = scored.settings["num_candidates"]
+    return {
+        str(name): _summary(clips, scored.settings, candidates=drawn_from.get(name))
+        for name, clips in scored.clips.groupby("engine", sort=True)
+    }
 
 
-def _summary(clips: pd.DataFrame, scored: ScoredRun, by: GroupBy, name: str) -> dict[str, Any]:
-    settings = scored.settings
+def wer_of_points(scored: ScoredRun, point_ids: Collection[str]) -> dict[str, Any] | None:
+    """The same over the clips of some points together, drawn from no list of their own.
+
+    None where not one of them was selected.
+    """
+    clips = scored.clips[scored.clips["point_id"].isin(point_ids)]
+    return None if clips.empty else _summary(clips, scored.settings, candidates=None)
+
+
+def _summary(
+    clips: pd.DataFrame, settings: Mapping[str, Any], *, candidates: int | None
+) -> dict[str, Any]:
     heard = clips[clips["status"] == str(ClipStatus.SCORED)]
     seed = int(settings["seed"])
-    candidates = settings["num_candidates"].get(name) if by is GroupBy.ENGINE else None
     common = {
         "n": len(heard),
         "selected": len(clips),

@@ -23,12 +23,12 @@ from numpy.typing import NDArray
 from analysis.stats.dependence import variance_inflation
 
 __all__ = [
+    "NOTHING_TO_COMPARE",
     "Difference",
     "Interval",
     "PairedSample",
     "Statistic",
     "interval_over_seeds",
-    "mean_statistic",
     "paired_difference",
     "quantile_statistic",
     "unpaired_difference",
@@ -74,6 +74,9 @@ class Difference:
         return self.lo is not None and self.hi is not None and (self.lo > 0 or self.hi < 0)
 
 
+NOTHING_TO_COMPARE = Difference(None, None, None, None, None, None, 0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class Interval:
     """A 95 % interval; ends may be +inf."""
@@ -90,11 +93,6 @@ def quantile_statistic(percent: int) -> Statistic:
         return np.asarray(np.partition(values, rank, axis=-1)[..., rank])
 
     return statistic
-
-
-def mean_statistic(values: FloatArray) -> FloatArray:
-    """The mean, over the last axis: shares and means."""
-    return np.asarray(values.mean(axis=-1))
 
 
 def paired_difference(
@@ -114,7 +112,7 @@ def paired_difference(
     """
     samples = [sample for sample in samples if len(sample.first)]
     if not samples:
-        return Difference(None, None, None, None, None, None, 0, 0)
+        return NOTHING_TO_COMPARE
     first = np.concatenate([sample.first for sample in samples])
     second = np.concatenate([sample.second for sample in samples])
     random = np.random.default_rng(seed)
@@ -143,7 +141,7 @@ def unpaired_difference(
     for side in (first, second):
         kept = [PairedSample(values, values) for values in side if len(values)]
         if not kept:
-            return Difference(None, None, None, None, None, None, 0, 0)
+            return NOTHING_TO_COMPARE
         values = np.concatenate([sample.first for sample in kept])
         whole = float(statistic(values[np.newaxis])[0])
         sides.append((whole, statistic(values[_draw(kept, random, num_resamples)])))

@@ -8,14 +8,17 @@ import pytest
 
 from analysis.aggregate import summarise_run
 from analysis.errors import RunDataError
+from analysis.estimates import estimate
 from analysis.evidence import load_evidence
 from analysis.metrics import RequestMetric, registry
 from analysis.playback import buffer_ms
+from analysis.speech import load_transcripts
 from analysis.view import AnalysisSettings
 from engines.outcomes import TransportOutcome
 from harness.errors import RunFolderError
 from harness.records import Phase, RunStatus
 from tests.builders.cohorts import GOOD_SELFCHECK, latency_run, spoken_record
+from tests.builders.reports import STREAM, heard_run
 from tests.builders.runs import point, record, run_folder
 from tests.builders.sweeps import Reply, sweep
 
@@ -231,6 +234,39 @@ def test_figures_of_a_rate_are_over_all_of_its_seeds(tmp_path):
     p50 = found["metrics"]["audible_ttfa"]["p50"]["value"]
 
     assert ([1, 2], 11, 110.0) == (found["seeds"], found["n"], pytest.approx(p50))
+
+
+def test_share_of_a_rate_has_the_interval_by_which_gates_judge_it(tmp_path):
+    """A burst in one of three seeds: the page and the verdict must not tell two stories."""
+
+    def bursts(rate, seed):
+        lost = Reply(0, outcome=TransportOutcome.TIMEOUT)
+        return [lost if seed == 1 and 20 <= i < 30 else Reply(50.0) for i in range(40)]
+
+    folder = sweep(tmp_path, {"tts": bursts}, seeds=(1, 2, 3))
+    (rate,) = summarise_run(folder)["rates"]
+    told = rate["metrics"]["failure_rate"]["value"]
+    judged = estimate(load_evidence(folder).points, "failure_rate", None)
+
+    assert 10 / 120 == told["value"] == judged.value
+    assert (judged.lo, judged.hi) == (told["lo"], told["hi"])
+    assert judged.share.inflation > 1
+
+
+def test_word_error_rate_of_a_rate_is_over_the_words_of_all_its_seeds(tmp_path):
+    """Every clip is heard as the first prompt: the sum of edits by the sum of words, by rate."""
+    folder = heard_run(
+        tmp_path, engines={"one": STREAM}, rates=(1.0, 2.0), seeds=(1, 2), num_requests=8
+    )
+    clips = load_transcripts(folder).clips
+    edits = clips[["substitutions", "deletions", "insertions"]].sum(axis=1)
+    for rate in summarise_run(folder)["rates"]:
+        own = clips["point_id"].isin(rate["point_ids"])
+        wer = rate["metrics"]["wer"]
+
+        assert 2 == len(rate["seeds"]) == clips[own]["point_id"].nunique()
+        assert own.sum() == wer["n"] > 0
+        assert edits[own].sum() / clips[own]["num_words"].sum() == wer["value"]["value"] > 0
 
 
 def test_point_that_was_cut_short_does_not_count_beside_its_second_try(tmp_path):

@@ -276,6 +276,33 @@ def test_other_prompts_are_refused_and_when_insisted_not_paired(tmp_path):
     assert rate.decomposition is None
 
 
+def test_share_of_nothing_in_unpaired_runs_is_not_sure_to_stay_nothing(tmp_path):
+    """0 of 60 against 0 of 60 of other prompts: Newcombe's 6 points either way, no evidence."""
+    first = sweep(tmp_path, {"a": gamma_engine()}, name="one")
+    second = sweep(tmp_path, {"b": gamma_engine()}, name="two", prompts="other")
+    for metric in ("failure_rate", "underrun_rate"):
+        found = finding(one_rate(first, second, is_forced=True), metric, "share")
+
+        assert (-0.0602, 0.0602) == pytest.approx(
+            (found.difference.lo, found.difference.hi), abs=1e-4
+        )
+        assert (0, 1, Finding.NOT_SHOWN) == (
+            found.difference.value, found.difference.p_value, found.finding
+        )  # fmt: skip
+
+
+def test_one_pair_of_requests_is_compared_and_shows_nothing(tmp_path):
+    """Its shares have the widest of intervals, its percentiles none."""
+    folder = sweep(
+        tmp_path,
+        {"a": gamma_engine(num_requests=1), "b": gamma_engine(num_requests=1, gap_ms=900.0)},
+    )
+    found = finding(one_rate(folder), "underrun_rate", "share")
+
+    assert (1, Finding.NOT_SHOWN) == (found.difference.value, found.finding)
+    assert "too few: 1 of 6" in comparison_markdown(compared(folder))
+
+
 def test_runs_without_a_common_rate_are_refused(tmp_path):
     """2/s and 4/s."""
     first = sweep(tmp_path, {"a": gamma_engine()}, name="one")

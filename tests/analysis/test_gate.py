@@ -106,6 +106,20 @@ def test_lower_limit_is_judged_the_other_way_round(tmp_path, steady):
     assert RuleVerdict.FAIL is judge(steady, one_rule(tmp_path, missed)).verdict
 
 
+def test_share_is_judged_over_the_requests_of_all_seeds(tmp_path):
+    """2 x 60 without a gap show more than 95 % that pass at once; 60 of one seed do not."""
+    rules = one_rule(tmp_path, "metric: pass_rate_0ms, min: 0.95")
+    one, two = (
+        judge(load_evidence(sweep(tmp_path, {"a": gamma_engine()}, seeds=seeds, name=name)), rules)
+        for seeds, name in (((1,), "one"), ((1, 2), "two"))
+    )
+    (inconclusive,) = (each for each in one.results if "pass_rate" in each.rule)
+
+    assert RuleVerdict.PASS is verdict_of(two, "pass_rate")
+    assert RuleVerdict.INCONCLUSIVE is inconclusive.verdict
+    assert 72 == inconclusive.needed_n
+
+
 def test_few_requests_can_fail_a_percentile(tmp_path):
     """41 of an engine that takes 30 ms against a limit of 31: far too many are above."""
     run = load_evidence(sweep(tmp_path, {"tts": gamma_engine(num_requests=41)}))

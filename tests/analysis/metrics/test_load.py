@@ -22,14 +22,25 @@ def test_achieved_rate_is_requests_sent_per_second():
 
 
 def test_failure_rate_leaves_out_what_the_scenario_cancelled():
-    """One failure among nine that count; 95 % interval by Wilson's formula."""
+    """One failure among nine that count, with the exact interval of 1 of 9."""
     found = of_point("failure_rate", point_of(10, outcome=["timeout", "cancelled", *["ok"] * 8]))
 
     assert (1 / 9, 9, 1) == (found.value, found.n, found.missing)
-    assert (0.0199, 0.4350) == (
-        pytest.approx(found.lo, abs=1e-4),
-        pytest.approx(found.hi, abs=1e-4),
+    assert (0.0028, 0.4825) == pytest.approx((found.lo, found.hi), abs=1e-4)
+
+
+def test_failures_in_one_burst_say_less_than_as_many_scattered():
+    """Ten of a hundred, all at once or every tenth: the burst's interval is the wider one."""
+    burst, scattered = (
+        of_point("failure_rate", point_of(100, outcome=outcomes))
+        for outcomes in (
+            [*["ok"] * 60, *["timeout"] * 10, *["ok"] * 30],
+            [*["ok"] * 9, "timeout"] * 10,
+        )
     )
+
+    assert burst.value == scattered.value
+    assert burst.hi > scattered.hi + 0.1
 
 
 @pytest.mark.parametrize(

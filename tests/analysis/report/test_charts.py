@@ -18,7 +18,7 @@ from analysis.report.charts import (
     slack_chart,
     ttfa_over_time_chart,
 )
-from analysis.report.curves import Curve, curve, read_percentile
+from analysis.report.curves import curve, read_percentile
 from analysis.report.svg import Band, Dots, Line, Missing, Point
 
 
@@ -38,17 +38,6 @@ def test_curve_has_a_point_for_every_reached_rate(loaded):
         found = curve(each, read_percentile("audible_ttfa", 95))
 
         assert sorted([*(point.x for point in found.points), *found.missing]) == list(each.rates)
-
-
-def test_what_single_seeds_alone_know_is_their_median_and_range(loaded):
-    """Whiskers then span the seeds, not one seed's interval."""
-    heights = iter([10.0, 30.0, 20.0])
-    each = engine(loaded, "stream")
-    seeds = tuple(dataclasses.replace(each.points[0], seed=seed) for seed in (1, 2, 3))
-    three = dataclasses.replace(each, points=seeds, pooled=())
-    found = curve(three, lambda point: Point(point.rate_rps, next(heights)))
-
-    assert Curve(((Point(0.5, 20.0, 10.0, 30.0),),), ()) == found
 
 
 def test_value_over_all_seeds_is_the_one_that_is_drawn(loaded):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from analysis.errors import RunDataError
-from analysis.speech import GroupBy, load_transcripts, score_run, summarise_wer
+from analysis.speech import load_transcripts, score_run, summarise_wer, wer_of_points
 from analysis.speech.score import TRANSCRIPTS_FILE
 from harness.records import Phase, TransportOutcome
 from tests.builders.runs import PCM_24K, chunks_of, point, record, run_folder
@@ -33,7 +33,7 @@ def score(folder, *answers, **settings):
 def test_corpus_wer_is_total_edits_over_total_words(tmp_path):
     """4 edits of 4 words and 0 of 2: 4/6, where a mean of clips would say 1/2."""
     folder = run_folder(tmp_path, [clip(0), clip(1, text="thank you")])
-    figures = summarise_wer(score(folder, "", "thank you"), GroupBy.ENGINE)["fake"]
+    figures = summarise_wer(score(folder, "", "thank you"))["fake"]
 
     assert pytest.approx((4 / 6, 0.5)) == (figures["value"], figures["mean_of_clips"])
 
@@ -70,7 +70,7 @@ def test_bytes_that_are_no_audio_are_all_deletions(tmp_path):
 def test_text_with_nothing_to_say_is_not_scored(tmp_path):
     """Punctuation alone has no words to get wrong."""
     folder = run_folder(tmp_path, [clip(0, text="?!"), clip(1)])
-    figures = summarise_wer(score(folder), GroupBy.ENGINE)["fake"]
+    figures = summarise_wer(score(folder))["fake"]
 
     assert (1, 2, {"no_words": 1}) == (figures["n"], figures["selected"], figures["not_scored"])
 
@@ -80,7 +80,7 @@ def test_text_that_only_normalisation_gives_words_is_scored(tmp_path):
     pytest.importorskip("whisper", reason="the `whisper` extra is not installed")
     folder = run_folder(tmp_path, [clip(0, text="&")])
     scored = score_run(folder, transcriber=ScriptedTranscriber("and"))
-    figures = summarise_wer(scored, GroupBy.ENGINE)["fake"]
+    figures = summarise_wer(scored)["fake"]
 
     assert (0.0, None) == (figures["value"], figures["raw"]["value"])
 
@@ -176,7 +176,7 @@ def test_damaged_transcripts_are_named(tmp_path):
 def test_nothing_scored_gives_null_with_a_reason(tmp_path):
     """No figure is not a good figure."""
     folder = run_folder(tmp_path, [clip(0, text="...")])
-    figures = summarise_wer(score(folder), GroupBy.POINT)["fake-r2-s1"]
+    figures = wer_of_points(score(folder), ["fake-r2-s1"])
 
     assert (None, "not_measured", "no clip could be scored (1 no_words)") == (
         figures["value"],
@@ -188,7 +188,7 @@ def test_nothing_scored_gives_null_with_a_reason(tmp_path):
 def test_figures_name_recogniser_rules_and_coverage(tmp_path):
     """Whoever reads the number can see what it rests on."""
     folder = run_folder(tmp_path, [clip(i) for i in range(9)])
-    figures = summarise_wer(score(folder, max_clips_per_engine=7), GroupBy.ENGINE)["fake"]
+    figures = summarise_wer(score(folder, max_clips_per_engine=7))["fake"]
 
     assert (7, 7, 9) == (figures["n"], figures["selected"], figures["candidates"])
     assert ("scripted 1 none", "basic (rules 1)") == (figures["recogniser"], figures["normaliser"])

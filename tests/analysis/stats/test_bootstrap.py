@@ -10,13 +10,16 @@ from analysis.stats.bootstrap import (
     Difference,
     PairedSample,
     interval_over_seeds,
-    mean_statistic,
     paired_difference,
     quantile_statistic,
     unpaired_difference,
 )
 
 P50, P95 = quantile_statistic(50), quantile_statistic(95)
+
+
+def mean(values: np.ndarray) -> np.ndarray:
+    return values.mean(axis=-1)
 
 
 def gamma(seed: int, *, shift: float = 0.0, n: int = 100) -> np.ndarray:
@@ -51,8 +54,8 @@ def test_pairing_removes_what_both_sides_share():
     noise = np.random.default_rng(2).normal(0, 0.5, (2, 80))
     first, second = common + noise[0], common + 1.0 + noise[1]
 
-    assert paired_difference([PairedSample(first, second)], mean_statistic).is_clear
-    assert not unpaired_difference([first], [second], mean_statistic).is_clear
+    assert paired_difference([PairedSample(first, second)], mean).is_clear
+    assert not unpaired_difference([first], [second], mean).is_clear
 
 
 def test_seeds_that_disagree_widen_the_interval():
@@ -62,7 +65,7 @@ def test_seeds_that_disagree_widen_the_interval():
     apart = [
         PairedSample(each, each + shift) for each, shift in zip(noise, (-9, 1, 11), strict=True)
     ]
-    narrow, wide = (paired_difference(each, mean_statistic) for each in (alike, apart))
+    narrow, wide = (paired_difference(each, mean) for each in (alike, apart))
 
     assert narrow.is_clear
     assert not wide.is_clear
@@ -110,8 +113,7 @@ def test_blocks_widen_the_interval_of_queued_requests():
     shuffled = np.random.default_rng(0).permutation(values)
     zeros = np.zeros(300)
     queued, mixed = (
-        paired_difference([PairedSample(zeros, each)], mean_statistic)
-        for each in (values, shuffled)
+        paired_difference([PairedSample(zeros, each)], mean) for each in (values, shuffled)
     )
 
     assert queued.hi - queued.lo > 3 * (mixed.hi - mixed.lo)
@@ -128,7 +130,7 @@ def test_interval_over_seeds_holds_the_truth():
     covered = 0
     for repeat in range(100):
         values = [gamma(1000 + 3 * repeat + i) for i in range(3)]
-        found = interval_over_seeds(values, mean_statistic, num_resamples=300)
+        found = interval_over_seeds(values, mean, num_resamples=300)
         covered += found.lo <= 30 <= found.hi
 
     assert covered >= 93
