@@ -24,9 +24,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["FIGURES", "Format", "write_figures"]
+__all__ = ["FIGURES", "FORMATS", "Format", "write_figures"]
 
 Format = str
+FORMATS: tuple[Format, ...] = ("png", "svg")
 _SIZE_INCHES = (7.2, 4.4)
 _DPI = 160
 # An interval so many times higher than the highest value is cut, or it would flatten the curves.
@@ -78,18 +79,26 @@ class FigureSpec:
 
 
 def write_figures(
-    model: ReportModel, folder: Path, *, formats: Sequence[Format] = ("png", "svg")
+    model: ReportModel, folder: Path, *, formats: Sequence[Format] = FORMATS
 ) -> list[Path]:
-    """Draw every figure that the run has data for.
+    """Draw every figure that the run has data for; figures of an earlier time are removed.
 
     Args:
         model: of the report.
-        folder: is made where it does not exist.
-        formats: `png`, `svg`.
+        folder: is made where it does not exist; files of other names in it are left alone.
+        formats: `png`, `svg`; without any, the figures of an earlier time are removed all the same.
 
     Raises:
         RunDataError: the folder cannot be written.
     """
+    written = _draw_all(model, folder, formats) if formats else []
+    for stale in {folder / f"{spec.name}.{each}" for spec in FIGURES for each in FORMATS}:
+        if stale not in written:
+            _remove(stale)
+    return written
+
+
+def _draw_all(model: ReportModel, folder: Path, formats: Sequence[Format]) -> list[Path]:
     # Imported here: it takes a second, and only figures need it.
     import matplotlib as mpl
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -119,16 +128,25 @@ def _save(figure: Figure, path: Path) -> Path:
     return path
 
 
+def _remove(path: Path) -> None:
+    try:
+        path.unlink(missing_ok=True)
+    except NotADirectoryError:
+        pass  # no folder, no figures
+    except OSError as failure:
+        raise RunDataError(f"{path}: cannot be removed: {failure.strerror}") from failure
+
+
 def _sign(model: ReportModel, figure: Figure, axes: Axes, metric: str) -> None:
     """Conditions under the plot, and a watermark on what was not measured."""
     facts = {fact.name: fact.text for fact in model.conditions}
-    sizes = [int(n) for engine in model.engines for n in _sizes(engine, metric)]
-    counts = sorted({size for size in sizes if size})
+    views = [view for engine in model.engines for view in engine.pooled]
+    counts = sorted({size for view in views if (size := view.raw["metrics"][metric]["n"])})
     n = f"n = {counts[0]}" if len(counts) == 1 else f"n = {counts[0]} to {counts[-1]}"
     parts = [
         model.title,
         f"{n} a rate",
-        _bars(model, metric),
+        "bars: 95 % intervals",
         f"start rule {facts['Start rule']}",
         facts["Arrivals"],
     ]
@@ -285,20 +303,6 @@ def _finish(model: ReportModel, axes: Axes, title: str, gaps: Iterable[_Gap]) ->
     rows = -(-len(handles) // columns)
     axes.set_title(title, pad=10 + 17 * rows)
     axes.legend(loc="lower left", bbox_to_anchor=(-0.01, 1.0), ncols=columns, borderaxespad=0.3)
-
-
-def _bars(model: ReportModel, metric: str) -> str:
-    """What the bars are: what is known of single points alone has no interval over seeds."""
-    views = [view for engine in model.engines for view in engine.pooled]
-    is_pooled = any(metric in view.raw["metrics"] for view in views)
-    has_seeds = len({point.seed for point in model.points}) > 1
-    return "bars: range over seeds" if has_seeds and not is_pooled else "bars: 95 % intervals"
-
-
-def _sizes(engine: EngineView, metric: str) -> list[Any]:
-    """How many requests each drawn value is over."""
-    views = [view for view in engine.pooled if metric in view.raw["metrics"]]
-    return [each.raw["metrics"][metric]["n"] for each in views or engine.points]
 
 
 def _look(series: int) -> tuple[str, str]:

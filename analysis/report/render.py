@@ -30,6 +30,9 @@ from harness.store import StoredRun, open_run
 __all__ = ["DEFAULT_FORMATS", "FORMATS", "Report", "load_report", "render", "write_formats"]
 
 DEFAULT_FORMATS = ("html", "md", "png")
+_PICTURES = ("png", "svg")
+FORMATS = (*_PICTURES, "html", "md", "csv")
+"""What `render` can write."""
 FIGURES_FOLDER = "figures"
 _NO_CLIPS = ClipSet({}, 0, 0)
 
@@ -98,17 +101,34 @@ def render(
 
 
 def write_formats(report: Report, formats: Sequence[str]) -> list[Path]:
-    """Write a loaded report; figures first, since the Markdown refers to them.
+    """Write a loaded report.
+
+    Whatever refers to pictures, or is one, leaves the pictures of this report in the folder and no
+    others: those of an earlier one would contradict it.
 
     Raises:
         AnalysisError: an unknown format.
         RunDataError: the folder cannot be written.
     """
     _check(formats)
-    written: list[Path] = []
-    for each in sorted(formats, key=list(FORMATS).index):
-        written += FORMATS[each](report)
-    return written
+    pictures: list[Path] = []
+    if not {"md", *_PICTURES}.isdisjoint(formats):
+        # Imported here: it draws this package's model, so it imports this package.
+        from analysis.plots import write_figures
+
+        wanted = [each for each in _PICTURES if each in formats]
+        pictures = write_figures(report.model, report.folder / FIGURES_FOLDER, formats=wanted)
+    texts: Mapping[str, Callable[[], str]] = {
+        "html": lambda: _html(report),
+        "md": lambda: _markdown(report, pictures),
+        "csv": lambda: render_csv(report.model),
+    }
+    pages = [
+        _write(report.folder / f"report.{each}", text())
+        for each, text in texts.items()
+        if each in formats
+    ]
+    return [*pictures, *pages]
 
 
 def _check(formats: Sequence[str]) -> None:
@@ -117,7 +137,7 @@ def _check(formats: Sequence[str]) -> None:
             raise AnalysisError(f"report format {each!r} is not one of {', '.join(FORMATS)}")
 
 
-def _html(report: Report) -> list[Path]:
+def _html(report: Report) -> str:
     settings = report.settings
     clips = _NO_CLIPS
     if settings.has_audio:
@@ -129,7 +149,7 @@ def _html(report: Report) -> list[Path]:
         target_rps=choose_target(report.model.engines, settings).rate_rps,
         comparison=_compared(report),
     )
-    return [_write(report.folder / "report.html", render_html(report.model, data))]
+    return render_html(report.model, data)
 
 
 def _compared(report: Report) -> Comparison | None:
@@ -143,36 +163,10 @@ def _compared(report: Report) -> Comparison | None:
         return None
 
 
-def _markdown(report: Report) -> list[Path]:
-    figures = sorted((report.folder / FIGURES_FOLDER).glob("*.png"))
-    paths = [f"{FIGURES_FOLDER}/{path.name}" for path in figures]
-    return [_write(report.folder / "report.md", render_markdown(report.model, figures=paths))]
-
-
-def _csv(report: Report) -> list[Path]:
-    return [_write(report.folder / "report.csv", render_csv(report.model))]
-
-
-def _png(report: Report) -> list[Path]:
-    from analysis.plots import write_figures  # it draws this package's model, so imports it
-
-    return write_figures(report.model, report.folder / FIGURES_FOLDER, formats=("png",))
-
-
-def _svg(report: Report) -> list[Path]:
-    from analysis.plots import write_figures  # as above
-
-    return write_figures(report.model, report.folder / FIGURES_FOLDER, formats=("svg",))
-
-
-FORMATS: Mapping[str, Callable[[Report], list[Path]]] = {
-    "png": _png,
-    "svg": _svg,
-    "html": _html,
-    "md": _markdown,
-    "csv": _csv,
-}
-"""What `render` can write, in the order in which it writes them."""
+def _markdown(report: Report, pictures: Sequence[Path]) -> str:
+    shown = [path for path in pictures if path.suffix == ".png"] or pictures
+    paths = [path.relative_to(report.folder).as_posix() for path in shown]
+    return render_markdown(report.model, figures=paths)
 
 
 def _write(path: Path, text: str) -> Path:

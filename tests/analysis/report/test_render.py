@@ -52,6 +52,39 @@ def test_markdown_shows_the_figures_that_were_drawn(tmp_path):
     assert "(figures/latency.png)" in (folder / "report.md").read_text()
 
 
+def test_pictures_of_an_earlier_rendering_do_not_stay(tmp_path):
+    """Nothing fails any more, so nobody sees failures; what is not ours is left alone."""
+    folder = small_run(tmp_path)
+    pictures = folder / "figures"
+    pictures.mkdir()
+    for name in ("failures.png", "latency.svg", "wer.svg", "mine.png"):
+        (pictures / name).write_bytes(b"of an earlier time")
+    render(folder, ["md", "png"])
+
+    assert {"latency.png", "underruns.png", "mine.png"} == {p.name for p in pictures.iterdir()}
+    assert ["latency", "underruns"] == re.findall(
+        r"\(figures/(\w+)\.png\)", (folder / "report.md").read_text()
+    )
+
+
+def test_markdown_without_pictures_shows_none_of_an_earlier_rendering(tmp_path):
+    """Else new words would stand above old curves."""
+    folder = small_run(tmp_path)
+    render(folder, ["md", "png"])
+    render(folder, ["md"])
+
+    assert "![" not in (folder / "report.md").read_text()
+    assert [] == list((folder / "figures").iterdir())
+
+
+def test_markdown_shows_vectors_where_only_those_were_drawn(tmp_path):
+    """A picture of either kind is better than none."""
+    folder = small_run(tmp_path)
+    render(folder, ["md", "svg"])
+
+    assert "(figures/latency.svg)" in (folder / "report.md").read_text()
+
+
 def test_unknown_format_is_named_before_any_work(tmp_path):
     """With the known ones."""
     with pytest.raises(AnalysisError, match=r"'pdf' is not one of .*html"):
