@@ -28,7 +28,7 @@ from reference_engine.model import state as model_state
 from reference_engine.model.code_predictor import predictor_step
 from reference_engine.model.frame import frame_step
 from reference_engine.model.sampling import SamplerKind, SamplerPlan, SamplingSettings
-from reference_engine.model.talker import begin_speech, prefill_step, talker_step
+from reference_engine.model.talker import first_input, prefill_step, talker_step
 from reference_engine.model.text.prompts import Prompt
 from reference_engine.model.tts_model import TtsModel
 from reference_engine.runner import PcmHandle, RowFlag
@@ -68,7 +68,6 @@ class _Row:
     num_positions: int
     num_text: int
     num_decoded: int = 0
-    is_bad: bool = False
 
 
 class _Pcm:
@@ -175,7 +174,8 @@ class ModelRunner:
             text_ids=self._prefill_text[:num_tokens].view(shape.rows, shape.width),
             codec_ids=self._prefill_codec[:num_tokens].view(shape.rows, shape.width),
             num_rows=inputs.counts,
-            context=self._context,
+            # A prompt begins in an empty slot, so nothing lies beyond the bucket.
+            context=min(shape.width, self.state.max_positions),
         )
 
     def _run_codec(self, shape: Shape, inputs: ProgramInputs) -> None:
@@ -267,7 +267,7 @@ class ModelRunner:
             at = slice(0, prompt.num_rows)
             k, v = self.state.talker_k[:, 1, at].clone(), self.state.talker_v[:, 1, at].clone()
             self._prefixes[key] = _StoredPrefix(k, v)
-            self._reset(1)
+            self._reset(1, prompt.num_rows)
 
     def _num_stored(self, prompt: Prompt) -> int:
         """Leading rows of a prompt whose KV is stored."""
@@ -306,7 +306,7 @@ class ModelRunner:
         self.state.talker_k[:, slot, : prompt.num_rows].copy_(stored.k)
         self.state.talker_v[:, slot, : prompt.num_rows].copy_(stored.v)
         self.state.lengths[slot].fill_(prompt.num_rows)
-        begin_speech(self._model, self.state, torch.tensor([slot], device=self._model.device))
+        self.state.next_input[slot].copy_(first_input(self._model))
 
     def append_text(self, slot: int, tokens: object, *, is_end: bool) -> None:
         """More text rows (a sequence of ids, the closing `tts_eos` among them at the end).
@@ -325,13 +325,11 @@ class ModelRunner:
     def release(self, slot: int) -> None:
         """Leave the slot clean for its next owner, while nobody waits for it."""
         row = self._row(slot)
-        if row.is_bad:
-            model_state.scrub_slot(self.state, slot)
         self._rows[slot] = None
-        self._reset(slot)
+        self._reset(slot, row.num_positions)
 
-    def _reset(self, slot: int) -> None:
-        model_state.reset_slot(self.state, slot)
+    def _reset(self, slot: int, num_positions: int) -> None:
+        model_state.reset_slot(self.state, slot, num_positions=num_positions)
         codec_state.reset_slot(self.codec_state, slot)
 
     def _row(self, slot: int) -> _Row:
@@ -378,8 +376,6 @@ class ModelRunner:
             codec[index, : prompt.num_rows] = prompt.codec_ids
         self._prefill_text[: text.size].copy_(torch.from_numpy(text).view(-1))
         self._prefill_codec[: codec.size].copy_(torch.from_numpy(codec).view(-1))
-        if not self._driver.is_recorded:
-            self._context = min(width, self.state.max_positions)
         self.graphs.run(Batch(shape, slots, counts, slots[0], Urgency.STARTUP))
 
     def _decode(self, batch: Batch) -> None:
@@ -427,9 +423,6 @@ class ModelRunner:
         copy.wait()
         is_eos, is_bad = copy.array()[:, : len(batch.slots)]
         flags = (is_eos * RowFlag.EOS.value) | (is_bad * RowFlag.BAD.value)
-        for slot, bad in zip(batch.slots, is_bad, strict=True):
-            if bad and (row := self._rows[slot]) is not None:
-                row.is_bad = True
         return [int(flag) for flag in flags]
 
     def pcm(self) -> PcmHandle:

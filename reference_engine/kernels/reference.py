@@ -22,6 +22,7 @@ __all__ = [
     "kept_scores",
     "penalised_scores",
     "philox_uniform",
+    "prompt_bias",
     "rms_norm",
     "rotate",
     "rotate_and_store",
@@ -159,9 +160,7 @@ def attend_prompt(
     k_cache: Tensor,
     v_cache: Tensor,
     slots: Tensor,
-    positions: Tensor,
-    *,
-    context: int,
+    bias: Tensor,
 ) -> Tensor:
     """Many queries a row over its slot's keys, each up to its own position.
 
@@ -170,20 +169,39 @@ def attend_prompt(
         k_cache: [S, T, kv heads, D].
         v_cache: the same.
         slots: [B].
-        positions: [B, N] of the queries.
-        context: static bound on positions; no position from it on is touched.
+        bias: what the layers share, of `prompt_bias`; no position beyond its width is touched.
 
     Returns:
         [B * N, heads * D].
     """
     num_rows, num_tokens, num_heads, head_dim = q.shape
+    num_kv, context = k_cache.shape[2], bias.shape[3]
     k = k_cache.narrow(1, 0, context).index_select(0, slots).transpose(1, 2)
     v = v_cache.narrow(1, 0, context).index_select(0, slots).transpose(1, 2)
-    visible = torch.arange(context, device=q.device) <= positions[:, :, None]
-    mixed = F.scaled_dot_product_attention(
-        q.transpose(1, 2), k, v, attn_mask=visible[:, None], enable_gqa=True
-    )
-    return mixed.transpose(1, 2).reshape(num_rows * num_tokens, num_heads * head_dim)
+    # As in `attend_slots`. Heads that share keys would rule out every fused attention that takes a
+    # mask, and leave the unfused one, which repeats all keys in fp32.
+    grouped = q.view(num_rows, num_tokens, num_kv, -1, head_dim).permute(0, 2, 3, 1, 4)
+    stacked = grouped.reshape(num_rows, num_kv, -1, head_dim)
+    mixed = F.scaled_dot_product_attention(stacked, k, v, attn_mask=bias).view(grouped.shape)
+    return mixed.permute(0, 3, 1, 2, 4).reshape(num_rows * num_tokens, num_heads * head_dim)
+
+
+def prompt_bias(positions: Tensor, *, context: int, group: int, dtype: torch.dtype) -> Tensor:
+    """What `attend_prompt` adds to its scores: -inf where a key lies behind the query.
+
+    Args:
+        positions: [B, N] of the queries.
+        context: static bound on positions.
+        group: query heads that share a key head.
+        dtype: of the queries.
+
+    Returns:
+        [B, 1, group * N, context]: the queries of one head after those of another.
+    """
+    keys = torch.arange(context, device=positions.device)
+    is_hidden = keys > positions.repeat(1, group)[:, :, None]
+    bias = torch.zeros_like(is_hidden, dtype=dtype).masked_fill(is_hidden, float("-inf"))
+    return bias[:, None]
 
 
 def attend_rows(q: Tensor, k_rows: Tensor, v_rows: Tensor, *, num_keys: int) -> Tensor:

@@ -8,7 +8,7 @@ point at it, and its length and counters stay 0 however often it is stepped.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -24,7 +24,6 @@ __all__ = [
     "gather_codes",
     "reset_slot",
     "reset_slots",
-    "scrub_slot",
     "write_sampling",
     "write_text",
 ]
@@ -205,8 +204,8 @@ def _allocate_sampling(num_slots: int, *, device: torch.device | str) -> Samplin
 def reset_slots(state: ModelState, mask: Tensor) -> None:
     """Make the slots under `mask` [S] bool new: no positions, no text, no codes drawn.
 
-    KV is not cleared: nothing beyond a slot's length is ever read. After a non-finite value use
-    `scrub_slot`, since a masked NaN would still spoil the next owner's attention sum.
+    KV is cleared too. Nothing beyond a slot's length is given any weight, but attention adds it
+    with a weight of 0, and a NaN left there would spoil the next owner's sum.
     """
     for counter in (state.lengths, state.num_frames, state.text_length, state.first_code):
         counter.masked_fill_(mask, 0)
@@ -214,24 +213,24 @@ def reset_slots(state: ModelState, mask: Tensor) -> None:
     state.seen.masked_fill_(mask[:, None], False)
     state.next_input.masked_fill_(mask[:, None], 0)
     state.hidden.masked_fill_(mask[:, None], 0)
+    for cache in (state.talker_k, state.talker_v):
+        cache.masked_fill_(mask[None, :, None, None, None], 0)
 
 
-def reset_slot(state: ModelState, slot: int) -> None:
-    """`reset_slots` for one slot, without a mask that the host would have to send."""
+def reset_slot(state: ModelState, slot: int, *, num_positions: int | None = None) -> None:
+    """`reset_slots` for one slot, without a mask that the host would have to send.
+
+    Args:
+        state: written in place.
+        slot: which.
+        num_positions: what its owner can have written at most; all it holds where None.
+    """
     for rows in (state.lengths, state.num_frames, state.text_length, state.first_code,
                  state.seen, state.next_input, state.hidden):  # fmt: skip
         rows[slot].zero_()
     state.status[:, slot].zero_()
-
-
-def scrub_slot(state: ModelState, slot: int) -> None:
-    """Zero everything a slot holds, KV included; for a slot whose request went non-finite."""
-    for field in fields(state):
-        value = getattr(state, field.name)
-        if field.name in ("talker_k", "talker_v", "status"):
-            value[:, slot].zero_()
-        elif field.name not in ("sampling", "predictor_k", "predictor_v"):
-            value[slot].zero_()
+    for cache in (state.talker_k, state.talker_v):
+        cache[:, slot, :num_positions].zero_()
 
 
 def write_sampling(state: ModelState, slot: int, settings: SamplingSettings) -> None:
@@ -255,8 +254,11 @@ def write_text(state: ModelState, slot: int, start: int, ids: Sequence[int]) -> 
         return
     if len(ids) > state.max_text:
         raise ValueError(f"text: {len(ids)} rows at once, the ring holds {state.max_text}")
-    rows = (torch.arange(start, start + len(ids)) % state.max_text).to(state.text_ids.device)
-    state.text_ids[slot].index_copy_(0, rows, torch.tensor(ids, device=state.text_ids.device))
+    ring, at, rows = state.text_ids[slot], start % state.max_text, torch.tensor(ids)
+    num_before_end = min(len(ids), state.max_text - at)
+    ring[at : at + num_before_end].copy_(rows[:num_before_end])
+    if num_before_end < len(ids):
+        ring[: len(ids) - num_before_end].copy_(rows[num_before_end:])
     state.text_length[slot].fill_(start + len(ids))
 
 

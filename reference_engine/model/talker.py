@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from reference_engine.kernels.reference import prompt_bias
 from reference_engine.model.drawing import draw_codes, frame_uniforms, talker_draws
 from reference_engine.model.layers import run_stack
 from reference_engine.model.sampling import DEFAULT_PLAN, SamplerPlan
@@ -14,8 +15,8 @@ from reference_engine.model.tts_model import TtsModel
 
 __all__ = [
     "advance_talker",
-    "begin_speech",
     "embed_text",
+    "first_input",
     "prefill_step",
     "talker_logits",
     "talker_step",
@@ -79,7 +80,7 @@ def prefill_step(
         context=context or state.max_positions,
     )
     state.lengths.index_add_(0, slots, num_rows * (slots != PADDING_SLOT))
-    begin_speech(model, state, slots)
+    state.next_input.index_copy_(0, slots, first_input(model).expand(slots.shape[0], -1))
 
 
 def _write_prompt(
@@ -97,6 +98,8 @@ def _write_prompt(
     Token positions and the slots they are written to are [B, N].
     """
     stack = model.config.talker.stack
+    group = stack.num_heads // stack.num_kv_heads
+    bias = prompt_bias(positions, context=context, group=group, dtype=rows.dtype)
 
     def attend(q: Tensor, layer: int) -> Tensor:
         return model.kernels.attend_prompt(
@@ -104,8 +107,7 @@ def _write_prompt(
             state.talker_k[layer],
             state.talker_v[layer],
             slots,
-            positions,
-            context=context,
+            bias,
         )
 
     run_stack(
@@ -121,10 +123,9 @@ def _write_prompt(
     )
 
 
-def begin_speech(model: TtsModel, state: ModelState, slots: Tensor) -> None:
-    """Set the codec side of the prompt's last row as each slot's next input."""
-    bos = model.code_table[model.config.ids.codec_bos]
-    state.next_input.index_copy_(0, slots, bos.expand(slots.shape[0], -1))
+def first_input(model: TtsModel) -> Tensor:
+    """The codec side of a prompt's last row [hidden]: what a slot's first frame is fed."""
+    return model.code_table[model.config.ids.codec_bos]
 
 
 @torch.inference_mode()

@@ -136,6 +136,28 @@ def _poison(runner: ModelRunner, value: float) -> None:
         tensor[:, 1:] = value  # rows of padding
 
 
+def test_a_recorded_prefill_reads_no_further_than_its_bucket(micro: Loaded):
+    """The program of 16 rows costs 16 positions of its slots, not all that they hold."""
+
+    class Recorded(CpuDriver):
+        is_recorded = True
+
+    prompt = ModelPrompt(micro.prompt(layout="whole"), SamplingSettings.greedy())
+    num_rows = prompt.prompt.num_rows
+    written = []
+    for beyond in (0.0, float("nan")):
+        runner = _runner(micro, Recorded(), prefix_kv=False)
+        runner.admit(1, runner.job("a", prompt, num_characters=9, max_new_tokens=9))
+        for cache in (runner.state.talker_k, runner.state.talker_v):
+            cache[:, :, 16:] = beyond
+        batch = Batch(Shape(Stage.PREFILL, 2, 16), [1], [num_rows], 1, Urgency.STEADY)
+        runner.launch(batch, wants_flags=False)
+        written.append(runner.state.talker_v[:, 1, :num_rows])
+
+    assert torch.equal(*written)
+    assert bool(written[0].any())
+
+
 def test_what_is_copied_to_the_host_is_one_piece_of_memory(micro: Loaded):
     """Flags, samples and their soundness, in every bucket: a strided copy would be two."""
     sources: list[torch.Tensor] = []

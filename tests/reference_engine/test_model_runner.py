@@ -128,9 +128,14 @@ def test_the_trimmed_stream_lacks_exactly_the_stated_prefix(micro):
     assert_same_sound(heard(whole)[num_trimmed:], heard(trimmed))
 
 
-def test_a_slot_whose_numbers_went_wrong_fails_alone_and_is_clean_again(micro):
-    """NaN in a slot's cache ends that request; neighbour and next owner are whole."""
-    said = requests(micro, 3)
+@pytest.mark.parametrize("ignore_eos", [False, True], ids=["flags read", "no flag read"])
+def test_a_slot_whose_numbers_went_wrong_fails_alone_and_is_clean_again(micro, ignore_eos):
+    """NaN in a slot's cache ends that request; neighbour and next owner are whole. Also where no
+    row flag tells of it, but only the samples."""
+    said = [
+        (prompt, replace(sampling, ignore_eos=ignore_eos))
+        for prompt, sampling in requests(micro, 3)
+    ]
     table = desk(micro, slots=2)
     sick, sound = (table.say(*request, max_new_tokens=15) for request in said[:2])
     for _ in range(6):

@@ -10,6 +10,7 @@ from reference_engine.kernels.reference import (
     attend_prompt,
     attend_rows,
     attend_slots,
+    prompt_bias,
     rms_norm,
     rotate,
     rotate_and_store,
@@ -58,7 +59,11 @@ def test_prompt_attention_is_causal_by_position():
         _randn(SLOTS, POSITIONS, KV_HEADS, DIM, seed=2),
     )
 
-    found = attend_prompt(q, k, v, torch.tensor([2]), torch.tensor([[4, 5, 6]]), context=POSITIONS)
+    bias = prompt_bias(
+        torch.tensor([[4, 5, 6]]), context=8, group=HEADS // KV_HEADS, dtype=torch.float32
+    )
+
+    found = attend_prompt(q, k, v, torch.tensor([2]), bias)
 
     for token, position in enumerate((4, 5, 6)):
         expected = _softmax_attention(q[0, token], k[2, : position + 1], v[2, : position + 1])

@@ -14,7 +14,6 @@ from reference_engine.model.state import (
     gather_codes,
     reset_slot,
     reset_slots,
-    scrub_slot,
     write_text,
 )
 from reference_engine.model.talker import prefill_step, talker_step
@@ -146,15 +145,15 @@ def test_a_nan_row_is_flagged_alone(tiny: Loaded):
     assert torch.equal(alone, codes_of(state, 2))
 
 
-def test_a_scrubbed_slot_is_as_new(tiny: Loaded):
-    """After a NaN has been in a slot's KV, its next owner draws what it draws alone."""
-    state = tiny.state(2)
-    admit(tiny, state, 1, tiny.prompt(), GREEDY)
+def test_a_slot_that_was_reset_after_a_nan_is_as_new(tiny: Loaded):
+    """What was written into its KV is gone: its next owner draws what it draws alone."""
+    state, prompt = tiny.state(2), tiny.prompt()
+    admit(tiny, state, 1, prompt, GREEDY)
     state.next_input[1, 0] = float("nan")
     for _ in range(3):
         frame_step(tiny.model, state, slot_vector([1]), sampler=GREEDY_PLAN)
 
-    scrub_slot(state, 1)
+    reset_slot(state, 1, num_positions=prompt.num_rows + 3)
     admit(tiny, state, 1, tiny.prompt("another one"), GREEDY)
     for _ in range(4):
         frame_step(tiny.model, state, slot_vector([1]), sampler=GREEDY_PLAN)
