@@ -6,7 +6,16 @@ import re
 from collections.abc import Iterable
 from urllib.parse import urlsplit, urlunsplit
 
-__all__ = ["MAX_ERROR_CHARS", "one_line", "redact_headers", "redact_url", "shown_place"]
+from engines.base import HttpTarget, Target, WebSocketTarget
+
+__all__ = [
+    "MAX_ERROR_CHARS",
+    "one_line",
+    "redact_headers",
+    "redact_url",
+    "secret_values",
+    "shown_place",
+]
 
 # The length that a stored error text may have.
 MAX_ERROR_CHARS = 500
@@ -35,6 +44,16 @@ _SECRET_HEADERS = frozenset(
         "ocp-apim-subscription-key",
     }
 )
+
+
+def secret_values(target: Target) -> tuple[str, ...]:
+    """Values of a target's headers that must never be stored."""
+    if not isinstance(target, HttpTarget | WebSocketTarget):
+        return ()
+    hidden = {name.lower() for name in target.secret_headers}
+    values = [value for name, value in target.headers if name.lower() in hidden]
+    # `Bearer <key>`: the key alone is as secret as the pair.
+    return tuple(values + [value.rpartition(" ")[2] for value in values])
 
 
 def one_line(text: str | bytes, *, secrets: Iterable[str] = ()) -> str:

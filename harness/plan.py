@@ -11,13 +11,11 @@ from typing import Any
 from engines import registry
 from engines.base import (
     Adapter,
-    HttpTarget,
     ProcessTarget,
     SpeechRequest,
-    WebSocketTarget,
 )
 from engines.errors import EngineError
-from engines.redact import redact_url
+from engines.redact import redact_url, secret_values
 from harness.errors import AuthorizationError, ScenarioError
 from harness.machine_limits import FileLimits, SystemFileLimits, check_descriptors, check_ports
 from harness.prompts import Prompt, PromptSet, load_prompts
@@ -252,10 +250,4 @@ def _named_secrets(params: Mapping[str, Any]) -> Iterator[str]:
 
 def _secrets_of(adapter: Adapter, prompts: PromptSet) -> set[str]:
     """Values that the adapter sends and nobody may see, for any prompt the same."""
-    target = adapter.open(SpeechRequest("check", prompts.prompts[0].text)).target
-    if not isinstance(target, HttpTarget | WebSocketTarget):
-        return set()
-    hidden = {name.lower() for name in target.secret_headers}
-    values = {value for name, value in target.headers if name.lower() in hidden}
-    # `Bearer <key>`: the key alone is as secret as the pair.
-    return values | {value.rpartition(" ")[2] for value in values}
+    return set(secret_values(adapter.open(SpeechRequest("check", prompts.prompts[0].text)).target))

@@ -132,6 +132,7 @@ class Preparer:
         is_slow = slow is not None and is_chosen(slow.share, slow.seed, record.index)
         return RecorderSettings(
             timeouts=self._settings.wire.timeouts,
+            limits=self._settings.wire.limits,
             pieces=self._pieces(record),
             cancel=cancel if is_cancelled else None,
             read_bytes_per_s=slow.bytes_per_s if slow is not None and is_slow else None,

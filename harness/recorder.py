@@ -29,7 +29,6 @@ from engines.base import (
     Fail,
     Format,
     Headers,
-    HttpTarget,
     Message,
     Send,
     SideReply,
@@ -37,14 +36,13 @@ from engines.base import (
     StreamBytes,
     TextAccepted,
     TextDue,
-    WebSocketTarget,
 )
-from engines.redact import one_line
+from engines.redact import one_line, secret_values
 from harness.clock import Clock
 from harness.deadlines import Deadlines
 from harness.pacer import Pacer, Timer
 from harness.records import HUNG_UP_KIND, ChunkEvent, RequestRecord, TextEvent, TransportOutcome
-from harness.settings import CancelFrom, CancelSettings, TimeoutSettings
+from harness.settings import CancelFrom, CancelSettings, TimeoutSettings, WireLimits
 from harness.text_source import TextPiece
 from harness.wire.call import Call, CallReply
 from harness.wire.connection import Connection, ConnectionInfo, Stamp, WireFailure
@@ -72,6 +70,7 @@ class RecorderSettings:
     """What the scenario wants from one request; `cancel` is None for those left to finish."""
 
     timeouts: TimeoutSettings
+    limits: WireLimits = field(default_factory=WireLimits)
     pieces: tuple[TextPiece, ...] = ()
     cancel: CancelSettings | None = None
     read_bytes_per_s: int | None = None
@@ -120,6 +119,7 @@ class Recorder:
         self._on_finished = on_finished
         self._connection: Connection | None = None
         self._is_open = False
+        self._is_dispatched = False
         self._is_started = False
         self._num_payload = 0
         self._last_arrival_ns = 0
@@ -146,16 +146,14 @@ class Recorder:
             self._client_error(error)
 
     def _launch(self) -> None:
-        record = self.record
-        target = self._exchange.target
-        self._secrets = _secret_values(target)
+        self._secrets = secret_values(self._exchange.target)
         connection = self._connection = self._wire.connect(lambda: self._exchange.target)
         if self._settings.read_bytes_per_s is not None:
             connection.limit_reading(self._settings.read_bytes_per_s)
         if not connection.is_warm:
             self._note_dispatched(self._clock.now_ns())
         connection.open(self)
-        if record.dispatched_ns is None and not self.is_finished:
+        if not self._is_dispatched and not self.is_finished:
             # A warm connection and nothing sent yet: a side request goes first.
             self._note_dispatched(self._clock.now_ns())
 
@@ -167,8 +165,10 @@ class Recorder:
         self._finish(outcome, kind, text, self._clock.now_ns())
 
     def _note_dispatched(self, now_ns: int) -> None:
-        """The first system call is about to be made: all limits and text times count from now."""
+        """The first system call is about to be made: all limits and text times count from now,
+        but for the total of a further attempt."""
         record = self.record
+        self._is_dispatched = True
         if record.dispatched_ns is None:
             record.dispatched_ns = now_ns
         self._deadlines.start(now_ns, first_ns=record.dispatched_ns)
@@ -210,6 +210,7 @@ class Recorder:
             self._carry_out(self._exchange.feed(event), stamp)
             if isinstance(event, EndOfBody) and not self.is_finished:
                 raise AssertionError("the exchange did not end with the end of the body")
+            self._check_size(stamp)
         except Exception as error:
             self._client_error(error)
 
@@ -253,6 +254,14 @@ class Recorder:
             return
         if record.first_byte_ns is None:
             record.first_byte_ns = stamp.arrival_ns
+
+    def _check_size(self, stamp: Stamp) -> None:
+        """What is received is kept until the request ends, so it must not go on for ever."""
+        max_bytes = self._settings.limits.max_body_bytes
+        if self.record.body_bytes > max_bytes:
+            text = f"the reply passed {max_bytes} bytes"
+            outcome = TransportOutcome.PROTOCOL_ERROR
+            self._finish(outcome, "body_too_large", text, stamp.arrival_ns)
 
     # -- what the exchange asks --------------------------------------------------------------
 
@@ -337,7 +346,7 @@ class Recorder:
     def _on_sent(self, action: Send | SideRequest, sent_ns: int) -> None:
         """Just before the system call that carries the action's first byte."""
         record = self.record
-        if record.dispatched_ns is None:
+        if not self._is_dispatched:
             self._note_dispatched(sent_ns)
         if self._first_send_ns is None:
             self._first_send_ns = sent_ns
@@ -484,13 +493,3 @@ class Recorder:
             connection.release()
         else:
             connection.abort()
-
-
-def _secret_values(target: object) -> tuple[str, ...]:
-    """Values of the headers that must never be stored."""
-    if not isinstance(target, HttpTarget | WebSocketTarget):
-        return ()
-    hidden = {name.lower() for name in target.secret_headers}
-    values = [value for name, value in target.headers if name.lower() in hidden]
-    # `Bearer <key>`: the key alone is as secret as the pair.
-    return tuple(values + [value.rpartition(" ")[2] for value in values])

@@ -62,7 +62,11 @@ async def single(
         _record(request, point_id, clock.now_ns()),
         exchange,
         tools=RecorderTools(clock, pacer, wire),
-        settings=RecorderSettings(timeouts=settings.timeouts, pieces=_pieces(request, text_pacing)),
+        settings=RecorderSettings(
+            timeouts=settings.timeouts,
+            limits=settings.limits,
+            pieces=_pieces(request, text_pacing),
+        ),
         on_finished=on_finished,
     )
     with FaultTrap(on_fault):

@@ -208,7 +208,7 @@ class ResponseParser:
             else:
                 self.error = self._framing_error(error)
         if self.error is None:
-            self._check_limits(len(data), self._num_body - num_body_before)
+            self._check_overhead(len(data), self._num_body - num_body_before)
         self._events = []
         if self.error is not None or self.stage is ResponseStage.COMPLETE:
             self.drop()
@@ -250,17 +250,12 @@ class ResponseParser:
             return FramingError("upgrade", "the server switched protocols unasked")
         return FramingError("http_framing", f"not HTTP/1.1 {self.stage}: {error}")
 
-    def _check_limits(self, num_bytes: int, num_body: int) -> None:
+    def _check_overhead(self, num_bytes: int, num_body: int) -> None:
         limits = self._limits
         # Headers, chunk extensions and trailers without any body between them must not grow on.
         self._num_overhead = 0 if num_body else self._num_overhead + num_bytes
-        if self._num_body > limits.max_body_bytes:
-            text = f"the response body passed {limits.max_body_bytes} bytes"
-            self.error = FramingError("body_too_large", text)
-        elif (
-            self._num_overhead > limits.max_header_bytes
-            and self.stage is not ResponseStage.COMPLETE
-        ):
+        is_over = self.stage is ResponseStage.COMPLETE
+        if self._num_overhead > limits.max_header_bytes and not is_over:
             text = f"more than {limits.max_header_bytes} bytes of headers {self.stage}"
             self.error = FramingError("headers_too_large", text)
 

@@ -40,7 +40,10 @@ class ScriptedExchange:
 
 
 class RecorderRig:
-    """A recorder on a fake connection, launched at 10 ms."""
+    """A recorder on a fake connection, launched at 10 ms.
+
+    `first_dispatched_ms`: of an earlier attempt, which this one follows.
+    """
 
     def __init__(
         self,
@@ -48,6 +51,7 @@ class RecorderRig:
         *,
         is_warm: bool = True,
         timeouts: TimeoutSettings | None = None,
+        first_dispatched_ms: float | None = None,
         **settings: Any,
     ) -> None:
         self.time = FakeTime()
@@ -55,6 +59,8 @@ class RecorderRig:
         self.connection = FakeConnection(self.time.clock, is_warm=is_warm)
         self.exchange = exchange or PlainExchange("text", HTTP)
         self.record = RequestRecord("r", "p", 0, 0, Phase.MEASURE, "x", "text", ms(10))
+        if first_dispatched_ms is not None:
+            self.record.attempts, self.record.dispatched_ns = 1, ms(first_dispatched_ms)
         self.finished: list[Recorder] = []
         self.recorder = Recorder(
             self.record,

@@ -352,10 +352,12 @@ def run_load(
     arrivals: Iterable[Arrival],
     *,
     drain_s: float = 1.0,
+    warmup_s: float = 0.0,
     measure_s: float | None = None,
     runner: Callable[[Coroutine[Any, Any, None]], None] = run,
     stop_when: Callable[[], bool] | None = None,
     sink: Any = None,
+    point: PointRecord | None = None,
     use_timerfd: bool = True,
     on_telemetry: Any = None,
     on_progress: Any = None,
@@ -366,9 +368,9 @@ def run_load(
     gc.freeze()
     plan = tuple(arrivals)
     last_ns = plan[-1].scheduled_ns if plan else 0
-    phases = PhaseSettings(0.0, measure_s or last_ns / 1e9 + 0.005, drain_s)
+    phases = PhaseSettings(warmup_s, measure_s or last_ns / 1e9 + 0.005, drain_s)
     settings.setdefault("wire", WireSettings(connections=ConnectionSettings(pool=2)))
-    point = PointRecord("point", "plain", 0.0, 1, len(plan))
+    point = point or PointRecord("point", "plain", 0.0, 1, len(plan))
     sink = sink or MemorySink()
     clock = RunClock()
 

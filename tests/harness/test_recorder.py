@@ -25,7 +25,7 @@ from engines.base import (
     WebSocketTarget,
 )
 from engines.outcomes import TransportOutcome
-from harness.settings import TimeoutSettings
+from harness.settings import TimeoutSettings, WireLimits
 from harness.wire.connection import WireFailure
 from tests.builders.recorder import RecorderRig, ScriptedExchange
 from tests.builders.wire import ms, stamp
@@ -243,6 +243,20 @@ def test_error_text_is_one_line_without_the_key():
     assert len(rig.record.error_text) <= 500
 
 
+@pytest.mark.parametrize("wrap", [StreamBytes, Message])
+def test_a_reply_without_end_is_cut_off(wrap: type[StreamBytes | Message]):
+    """Over whatever it comes: a runaway server cannot fill the memory."""
+    exchange = ScriptedExchange(lambda event: [Audio(event.data)])  # type: ignore[union-attr]
+    rig = RecorderRig(exchange, limits=WireLimits(max_body_bytes=1000))
+    for at_ms in range(20, 30):
+        rig.connection.event(wrap(bytes(250)), at_ms)
+
+    assert ("protocol_error", "body_too_large") == rig.ending
+    assert "the reply passed 1000 bytes" == rig.record.error_text
+    assert (1250, ms(24)) == (rig.record.audio_bytes, rig.record.finished_ns)
+    assert rig.connection.is_aborted
+
+
 def test_nothing_after_the_end_changes_the_record():
     """Late bytes, late timers, a late close."""
     rig = RecorderRig(timeouts=TimeoutSettings(total_s=0.1))
@@ -301,6 +315,33 @@ def test_total_limit_keeps_what_was_heard():
 
     assert ("timeout", "total") == rig.ending
     assert 4 == rig.record.audio_bytes
+
+
+@pytest.mark.parametrize("is_warm", [True, False])
+def test_a_further_attempt_has_its_own_limit_to_the_first_audio(is_warm: bool):
+    """It counts from this attempt's dispatch, on a kept connection as on a new one."""
+    rig = RecorderRig(timeouts=LIMITS, is_warm=is_warm, first_dispatched_ms=-40)
+    if not is_warm:
+        rig.connection.connected()
+    rig.time.advance(99)
+    assert not rig.finished
+    rig.time.advance(2)
+
+    assert ("timeout", "first_audio") == rig.ending
+    assert ms(-40) == rig.record.dispatched_ns
+
+
+@pytest.mark.parametrize("is_warm", [True, False])
+def test_the_total_limit_counts_from_the_first_attempt(is_warm: bool):
+    """As latency does."""
+    rig = RecorderRig(timeouts=LIMITS, is_warm=is_warm, first_dispatched_ms=-140)
+    if not is_warm:
+        rig.connection.connected()
+    rig.time.advance(49)
+    assert not rig.finished
+    rig.time.advance(2)
+
+    assert ("timeout", "total") == rig.ending
 
 
 def test_silence_without_limits_never_ends_a_request():

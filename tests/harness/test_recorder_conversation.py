@@ -36,6 +36,19 @@ def test_cancel_by_hanging_up():
     assert rig.connection.is_aborted
 
 
+def test_a_further_attempt_is_cancelled_and_spoken_to_like_the_first():
+    """Times count from its own dispatch, though the first attempt's is the one on record."""
+    cancel = CancelSettings(1.0, after_s=0.02, counted_from=CancelFrom.DISPATCH)
+    pieces = pace_text("one two", TextPacing(), seed=1)
+    rig = RecorderRig(Gated(), first_dispatched_ms=-500, cancel=cancel, pieces=pieces)
+    rig.time.advance(21)
+
+    assert [(0, ms(10)), (1, ms(20))] == [
+        (event.seq, event.planned_ns) for event in rig.record.text_events
+    ]
+    assert (ms(-500), ms(30)) == (rig.record.dispatched_ns, rig.record.cancel_ns)
+
+
 def test_cancel_counts_from_the_first_audio():
     """A listener interrupts what he hears."""
     rig = RecorderRig(cancel=CancelSettings(1.0, after_s=0.02))
