@@ -43,7 +43,7 @@ def check_base_url(url: str, *, engine: str, schemes: Sequence[str] = ("http", "
     """
     try:
         parts = urlsplit(url)
-        has_place = parts.scheme in schemes and bool(parts.hostname) and parts.port != 0
+        has_place = parts.scheme in schemes and _is_host(parts.hostname or "") and parts.port != 0
     except ValueError:
         has_place = False
     if not has_place:
@@ -56,6 +56,15 @@ def check_base_url(url: str, *, engine: str, schemes: Sequence[str] = ("http", "
             "environment)"
         )
     return url.rstrip("/")
+
+
+def _is_host(name: str) -> bool:
+    """Whether a resolver can be asked for it.
+
+    Raises:
+        UnicodeError: an empty label or one that is too long, or a character no name may hold.
+    """
+    return bool(name.encode("idna")) and not any(character.isspace() for character in name)
 
 
 def address_hint(base_url: str, url: str) -> str:

@@ -24,7 +24,7 @@ def retry_after_s(value: str | None, *, realtime_ns: int) -> float | None:
         return float(text)
     try:
         moment = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)

@@ -55,6 +55,10 @@ class Resolver:
         except OSError as error:
             on_resolved(error)
             return
+        except UnicodeError as error:
+            # A name that no name server can be asked for, such as one with an empty label.
+            on_resolved(socket.gaierror(socket.EAI_NONAME, str(error)))
+            return
         found = [Address(row[0], row[4]) for row in rows]
         if not found:
             on_resolved(socket.gaierror(socket.EAI_NONAME, f"no address for {host}"))
@@ -74,4 +78,6 @@ def _literal(host: str, port: int) -> Address | None:
         return None
     if address.version == 4:
         return Address(socket.AF_INET, (host, port))
+    if address.scope_id is not None:
+        return None  # the system knows the number of the interface
     return Address(socket.AF_INET6, (host, port, 0, 0))

@@ -92,7 +92,10 @@ def test_text_is_sent_as_utf_8_and_a_lone_surrogate_is_refused():
 
 @pytest.mark.parametrize(
     "url",
-    ["nari", "ftp://host", "http://", "http:///x", "http://h:99999", "http://[::1", "//host", ""],
+    [
+        *("nari", "ftp://host", "http://", "http:///x", "http://h:99999", "http://[::1", "//host"),
+        *("", "http://h:0", "http://a..b", "http://bücher..de", "http://a b", f"http://{'a' * 64}"),
+    ],
 )
 def test_an_address_that_is_none_is_refused(url: str):
     """The line shows what an address looks like."""

@@ -106,6 +106,9 @@ def test_never_after_audio_was_received():
         ("1.5", None),
         ("٣", None),
         ("", None),
+        ("9" * 400, float("inf")),
+        ("Tue, 14 Nov 99999 22:13:30 GMT", None),
+        ("Tue, 14 Nov 2023 22:13:30 +99999999999999", None),
     ],
 )
 def test_retry_after_is_a_number_or_a_date(value: str | None, expected: float | None):
