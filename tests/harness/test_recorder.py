@@ -97,10 +97,10 @@ def test_format_and_facts_are_kept():
     assert '{"server_timing":"gpu;dur=3","tokens":7}' == rig.record.server_timing
 
 
-def test_chunks_a_millisecond_apart_are_counted_as_coalesced():
-    """A proxy that holds audio back delivers it in bursts."""
+def test_chunks_less_than_a_millisecond_apart_are_counted_as_coalesced():
+    """A proxy that holds audio back delivers it in bursts: gaps below a millisecond count."""
     rig = RecorderRig()
-    rig.reply((20, b"ab"), (20.5, b"cd"), (40, b"ef"), end_ms=40)
+    rig.reply((20, b"ab"), (20.5, b"cd"), (21.5, b"ef"), (40, b"gh"), end_ms=40)
 
     assert 1 == rig.recorder.num_short_gaps
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from engines.base import (
     Action,
     CancelDue,
@@ -61,9 +63,20 @@ def test_cancel_counts_from_the_first_audio():
     assert ("cancelled", "hung_up") == rig.ending
 
 
-def test_cancel_after_an_amount_of_audio():
-    """Counted as received."""
-    rig = RecorderRig(cancel=CancelSettings(1.0, after_audio_bytes=6))
+def test_cancel_counts_from_the_arrival_of_audio_that_was_read_late():
+    """The listener heard it when it came, whatever kept the client from reading it."""
+    rig = RecorderRig(cancel=CancelSettings(1.0, after_s=0.02))
+    rig.time.advance(60)
+    rig.reply((55, b"abcd"))
+    rig.time.advance(6)
+
+    assert ms(75) == rig.record.cancel_ns
+
+
+@pytest.mark.parametrize("limit", [6, 8])
+def test_cancel_after_an_amount_of_audio(limit: int):
+    """Counted as received, and met by as much."""
+    rig = RecorderRig(cancel=CancelSettings(1.0, after_audio_bytes=limit))
     rig.reply((20, b"abcd"))
     rig.time.advance(15)
     assert not rig.finished
@@ -198,6 +211,24 @@ def test_text_that_falls_due_before_the_connection_waits_for_it():
 
     assert [ms(10), ms(20)] == [event.planned_ns for event in rig.record.text_events]
     assert [ms(25), ms(25)] == [event.sent_ns for event in rig.record.text_events]
+
+
+def test_a_piece_of_several_messages_was_sent_with_its_first_and_the_text_ended_with_its_last():
+    """Some protocols write a piece and its commit apart."""
+
+    def react(event: Event) -> list[Action]:
+        is_ack = isinstance(event, Message)
+        return [Send("commit" if is_ack else "one", text_seq=0, ends_text=True)]
+
+    pieces = pace_text("one", TextPacing(), seed=1)
+    target = WebSocketTarget("ws://h/")
+    rig = RecorderRig(ScriptedExchange(react, start=[], target=target), pieces=pieces)
+    rig.time.advance(20)
+    rig.connection.event(Message("go on"), 30)
+    rig.recorder.end(TransportOutcome.TIMEOUT, "total", "enough")
+
+    assert [ms(10)] == [event.sent_ns for event in rig.record.text_events]
+    assert (ms(10), ms(30)) == (rig.record.sent_ns, rig.record.last_text_ns)
 
 
 def test_greeting_is_not_text():

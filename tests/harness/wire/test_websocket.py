@@ -203,6 +203,7 @@ def test_refused_session_has_the_status_of_its_refusal(status: int, outcome: str
 
     assert (outcome, "handshake") == _ending(result)
     assert status == result.record.http_status
+    assert result.record.headers_ns == result.record.finished_ns
     assert f"HTTP {status}: too busy" == result.record.error_text
 
 
