@@ -38,7 +38,7 @@ from harness.scenario import Point
 from harness.schedule import Schedule
 from harness.server_metrics import sample_server
 from harness.settings import PointSettings
-from harness.store import RunWriter, open_run
+from harness.store import RunWriter
 
 __all__ = [
     "RunResult",
@@ -74,15 +74,16 @@ class _Sink:
 
     def append(self, record: RequestRecord, payload: Sequence[Buffer]) -> None:
         """Take over one finished request."""
-        if self._writer.failure is not None:
-            raise self._writer.failure
         if record.phase is Phase.MEASURE:
             self.num_measured += 1
             self.num_ok += record.transport_outcome is TransportOutcome.OK
         self._rule.note(record)
         if self._rule.reason is not None:
             self._stop.set()
+        # First, even where it cannot be stored any more: the writer says how many were lost.
         self._writer.append(record, payload)
+        if self._writer.failure is not None:
+            raise self._writer.failure
 
 
 def check_folder(folder: Path) -> None:
@@ -407,9 +408,9 @@ def _resumed(
     command: Sequence[str],
 ) -> RunWriter:
     """Open a closed run for the points of this plan."""
-    new_plans = _plans_to_add(open_run(folder).record, plan)
     redact = redactor(plan.secrets)
-    writer = RunWriter.resume(folder, new_plans, redact=redact)
+    plans_to_add = partial(_plans_to_add, folder, plan)
+    writer = RunWriter.resume(folder, plans_to_add, redact=redact)
     _go_on(writer.run, clock)
     writer.run.resumes.append(
         {
@@ -425,8 +426,17 @@ def _resumed(
     return writer
 
 
-def _plans_to_add(run: RunRecord, plan: RunPlan) -> list[Schedule]:
-    """Plans of new tries; those of points that never began are stored already."""
+def _plans_to_add(folder: Path, plan: RunPlan, run: RunRecord) -> list[Schedule]:
+    """Plans of new tries; those of points that never began are stored already.
+
+    Raises:
+        RunFolderError: somebody else went on with the run since it was planned.
+    """
+    if not set(plan.points) <= set(remaining_points(run)):
+        raise RunFolderError(
+            f"{folder}: another process went on with this run meanwhile; start --resume again for "
+            "what is left"
+        )
     known = {point.point_id for point in run.points}
     return [schedule for schedule in plan.schedules if schedule.point_id not in known]
 

@@ -25,6 +25,7 @@ from harness.records import (
     Phase,
     RequestRecord,
     RunRecord,
+    RunStatus,
     TextEvent,
     TransportOutcome,
 )
@@ -119,7 +120,10 @@ class StoredRun:
 
     @cached_property
     def _is_closed(self) -> bool:
-        return not self._layout.log_dir.exists()
+        # A head that says how the run ended is written after the tables; what is then left of the
+        # log is the rest of one that was being deleted, and holds less.
+        is_over = self.record.status is not RunStatus.RUNNING
+        return is_over or not self._layout.log_dir.exists()
 
     @cached_property
     def _log_tables(self) -> dict[str, Any]:

@@ -142,7 +142,7 @@ class SegmentWriter:
         self._audio_name = layout.audio_name(shard, segment)
         self._audio_size = 0
         self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
-        self._failure: RunFolderError | None = None
+        self._failure: Exception | None = None
         self._num_lost = 0
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         path = layout.log_segment(shard, segment)
@@ -155,8 +155,11 @@ class SegmentWriter:
         self._thread.start()
 
     @property
-    def failure(self) -> RunFolderError | None:
-        """Why nothing more can be stored, or None. The run should then end at once."""
+    def failure(self) -> Exception | None:
+        """Why nothing more can be stored, or None. The run should then end at once.
+
+        A `RunFolderError` for what the disk said; anything else is a fault of ours.
+        """
         return self._failure
 
     def append(self, record: RequestRecord, payload: Sequence[Buffer] = ()) -> None:
@@ -181,14 +184,17 @@ class SegmentWriter:
 
         Raises:
             RunFolderError: something could not be stored; says how many requests.
+            Exception: what else ended the thread.
         """
         self._queue.put(_Stop())
         self._thread.join()
         for fd in (self._log_fd, self._audio_fd):
             os.close(fd)
-        if self._failure is not None:
-            lost = f" ({self._num_lost} finished requests were not stored)"
+        if isinstance(self._failure, RunFolderError):
+            lost = f" ({self._num_lost} requests were not stored)"
             raise RunFolderError(f"{self._failure}{lost if self._num_lost else ''}")
+        if self._failure is not None:
+            raise self._failure
 
     # -- the thread --------------------------------------------------------------------------------
 
@@ -202,6 +208,9 @@ class SegmentWriter:
             except OSError as fault:
                 self._num_lost += isinstance(item, _Request)
                 self._failure = disk_error(self._layout.folder, fault, _WHAT_TO_DO)
+            except Exception as fault:
+                # A thread that died of it would lose, without a word, all that comes after.
+                self._failure = fault
 
     def _store(self, item: _Request | _Frame) -> None:
         if isinstance(item, _Frame):

@@ -106,7 +106,7 @@ class RunWriter:
     def resume(
         cls,
         folder: Path,
-        schedules: Sequence[Schedule],
+        plans_to_add: Callable[[RunRecord], Sequence[Schedule]],
         *,
         redact: Callable[[str], str] = str,
     ) -> RunWriter:
@@ -114,20 +114,24 @@ class RunWriter:
 
         Args:
             folder: closed (recover it first if it was killed).
-            schedules: of the points that are to be run now, under point ids not used before.
+            plans_to_add: from the run as it is now, which nobody else can change meanwhile, to the
+                plans of the points that are to be run, under point ids not used before.
             redact: as for `create`.
 
         Raises:
             RunFolderError: no run folder, one that is not closed, or the disk refuses.
         """
         layout = Layout(folder)
-        run = read_run_record(layout)
-        if run.status is RunStatus.RUNNING or not layout.has_tables():
-            raise RunFolderError(
-                f"{folder}: was not closed; run `earwitness recover {folder}` first"
-            )
+        _refuse_unclosed(layout)  # before the lock, which is kept in a log that closed ones lack
         lock = FolderLock(layout)
         lock.acquire()
+        try:
+            run = read_run_record(layout)
+            schedules = plans_to_add(run)
+        except BaseException:
+            layout.remove_log()  # nothing in it but the lock
+            lock.release()
+            raise
         try:
             _keep_tables_as_base(layout)
             run.status = RunStatus.RUNNING
@@ -145,7 +149,7 @@ class RunWriter:
         return self._layout.folder
 
     @property
-    def failure(self) -> RunFolderError | None:
+    def failure(self) -> Exception | None:
         """Why nothing more can be stored, or None. A run that sees one should end at once."""
         return self._segment.failure
 
@@ -198,6 +202,7 @@ class RunWriter:
 
         Raises:
             RunFolderError: the disk refuses; the log is kept and the folder can be recovered.
+            Exception: a request could not be written down, by a fault of ours; as above.
         """
         try:
             self._segment.append_close(status.value)
@@ -229,6 +234,14 @@ def write_run(
         writer.append(record, payload)
     writer.append_telemetry(telemetry)
     writer.close(status)
+
+
+def _refuse_unclosed(layout: Layout) -> None:
+    run = read_run_record(layout)
+    if run.status is RunStatus.RUNNING or not layout.has_tables():
+        raise RunFolderError(
+            f"{layout.folder}: was not closed; run `earwitness recover {layout.folder}` first"
+        )
 
 
 def _keep_tables_as_base(layout: Layout) -> None:

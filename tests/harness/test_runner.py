@@ -203,6 +203,21 @@ def test_an_interrupted_run_keeps_what_had_finished_and_can_go_on(tmp_path: Path
     assert resume["resumed_utc"] > whole.record.created_utc
 
 
+def test_points_that_another_process_has_run_meanwhile_are_not_run_again(tmp_path: Path):
+    """Two resumed runs of one folder, the second planned before the first had ended: their
+    requests would have the same names."""
+    with ScriptedServer(voice()) as server:
+        _interrupted(_plan(server.base_url), tmp_path / "run", nth=1)
+        left = remaining_points(open_run(tmp_path / "run").record)
+        resumed = _plan(server.base_url, points=left)
+        _run(resumed, tmp_path / "run", is_resumed=True)
+        before = {p: p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()}
+        with pytest.raises(RunFolderError, match="another process went on"):
+            _run(resumed, tmp_path / "run", is_resumed=True)
+
+    assert before == {p: p.read_bytes() for p in (tmp_path / "run").rglob("*") if p.is_file()}
+
+
 def test_requests_in_flight_at_an_interrupt_are_marked_as_such(tmp_path: Path):
     """They say nothing about the server: cancelled, kind `interrupted`."""
     with ScriptedServer(voice(lambda _request: (Wait(1_500),))) as server:

@@ -97,6 +97,18 @@ def test_a_run_killed_after_its_last_word_only_loses_its_log(killed: Path, tmp_p
     assert before == _files(folder)
 
 
+def test_what_is_left_of_a_log_that_was_being_deleted_hides_no_table(tmp_path: Path) -> None:
+    """Killed there, a run is closed already: reading goes by its head, not by the rest."""
+    folder = run_folder(tmp_path, [(record(), b"pcm")])
+    (folder / "log").mkdir()
+    (folder / "log" / "lock").touch()
+
+    run = open_run(folder)
+    assert 1 == len(run.requests)
+    assert [b"pcm"] == [payload for _, payload in run.iter_records()]
+    assert RunStatus.COMPLETE is recover(folder).status
+
+
 def test_a_run_killed_while_closing_keeps_the_ending_it_had(tmp_path: Path) -> None:
     """The log's last word decides the status when the tables were not finished."""
     folder = _killed_run(tmp_path / "run")

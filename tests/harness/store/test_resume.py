@@ -14,7 +14,7 @@ from tests.builders.runs import kill, point, record, run_folder, run_record, sch
 
 def _resumed(folder: Path) -> RunWriter:
     again = record(point_id="again", index=0)
-    writer = RunWriter.resume(folder, schedule_of([again], [point("again")]))
+    writer = RunWriter.resume(folder, lambda _: schedule_of([again], [point("again")]))
     writer.save_point(point("again"))
     writer.append(again, [b"new"])
     return writer
@@ -50,4 +50,4 @@ def test_a_folder_that_was_not_closed_cannot_be_resumed(tmp_path: Path) -> None:
     kill(writer)
 
     with pytest.raises(RunFolderError, match="earwitness recover"):
-        RunWriter.resume(tmp_path / "run", [])
+        RunWriter.resume(tmp_path / "run", lambda _: [])

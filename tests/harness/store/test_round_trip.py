@@ -19,7 +19,7 @@ from harness.records import (
     TextEvent,
     TransportOutcome,
 )
-from harness.store import RunWriter, open_run, write_run
+from harness.store import RunWriter, open_run, recover, write_run
 from tests.builders.runs import (
     PCM_24K,
     chunks_of,
@@ -187,6 +187,27 @@ def test_secrets_in_texts_from_a_server_are_hidden(tmp_path: Path) -> None:
     [(found, _)] = open_run(tmp_path / "run").iter_records()
     assert ("bad key ***", '{"key": "***"}') == (found.error_text, found.server_timing)
     assert b"s3cret" not in stored
+
+
+def test_a_fault_of_ours_while_storing_is_raised_and_not_lost(tmp_path: Path) -> None:
+    """The thread that stores has nobody to tell but whoever appends and closes."""
+
+    def redact(text: str) -> str:
+        if text == "said":
+            raise LookupError(f"no rule for {text}")
+        return text
+
+    records = [record(index=i, error_text="said" if i == 1 else None) for i in range(4)]
+    head = run_record()
+    plan = schedule_of(records, head.points)
+    writer = RunWriter.create(tmp_path / "run", head, plan, redact=redact)
+    for each in records:
+        writer.append(each, [b"x"])
+
+    with pytest.raises(LookupError, match="no rule for said"):
+        writer.close(RunStatus.COMPLETE)
+    assert isinstance(writer.failure, LookupError)
+    assert 1 == recover(tmp_path / "run").num_requests
 
 
 def test_without_text_no_table_holds_a_word_of_it(tmp_path: Path) -> None:
