@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from analysis.onset import Onset
 from analysis.reply import Reply
-from engines.base import OddByte, SampleFormat
+from engines.base import AudioFormat, OddByte, SampleFormat
 from engines.outcomes import TransportOutcome
 from harness.records import INTERRUPTED_KIND, RequestRecord
 
@@ -149,15 +149,20 @@ def _mismatch(record: RequestRecord, reply: Reply) -> str | None:
         )
     if expected is None or found is None:
         return None
-    if found.sample_format is not expected.sample_format and not _is_same_inside(
-        expected.sample_format, reply
+    if found.sample_format is not expected.sample_format and not _may_be_inside(
+        found, expected, reply
     ):
         return f"samples are {found.sample_format.value}, expected {expected.sample_format.value}"
-    if expected.sample_rate_hz not in (None, reply.sample_rate_hz):
+    if _is_other(reply.sample_rate_hz, expected.sample_rate_hz):
         return f"sample rate is {reply.sample_rate_hz} Hz, expected {expected.sample_rate_hz}"
-    if expected.channels not in (None, reply.channels):
+    if _is_other(reply.channels, expected.channels):
         return f"{reply.channels} channels, expected {expected.channels}"
     return None
+
+
+def _is_other(found: int | None, expected: int | None) -> bool:
+    """Whether both are known and differ: a header that was not recorded has broken no promise."""
+    return None not in (found, expected) and found != expected
 
 
 _INSIDE_WAV = {
@@ -169,9 +174,11 @@ _INSIDE_WAV = {
 }
 
 
-def _is_same_inside(expected: SampleFormat, reply: Reply) -> bool:
+def _may_be_inside(found: AudioFormat, expected: AudioFormat, reply: Reply) -> bool:
     """A WAV around the promised samples: the header is no lie about the sound."""
-    return reply.audio is not None and _INSIDE_WAV.get(expected) == reply.audio.encoding
+    if found.sample_format is not SampleFormat.WAV or expected.sample_format not in _INSIDE_WAV:
+        return False
+    return reply.audio is None or _INSIDE_WAV[expected.sample_format] == reply.audio.encoding
 
 
 def _runs_away(record: RequestRecord, reply: Reply, limits: Runaway) -> str | None:

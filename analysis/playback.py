@@ -164,16 +164,6 @@ class PlaybackTimeline:
         offset = sample - self.media_before[index]
         return self.play_ns[index] + _round_div(offset * _NS_PER_S, self.sample_rate_hz)
 
-    def sample_arrived_index(self, sample: int) -> int:
-        """Index of the arrival that completed sample `sample`.
-
-        Raises:
-            IndexError: the clip has no such sample.
-        """
-        if not 0 <= sample < self.num_samples:
-            raise IndexError(f"sample {sample} of a clip of {self.num_samples}")
-        return bisect_right(self.media_before, sample) - 1
-
 
 def simulate_playback(
     arrivals: Sequence[MediaArrival], sample_rate_hz: int, *, start: StartRule = IMMEDIATE

@@ -16,12 +16,14 @@ from analysis.playback import (
     UNDERRUN_MIN_MS,
     MediaArrival,
     PlaybackTimeline,
+    StartKind,
     StartRule,
     simulate_playback,
 )
 from analysis.reply import Reply, decode_reply
 from analysis.stamps import StampRule, chunk_uncertainties
 from analysis.voice_activity import find_speech_onset
+from engines.outcomes import TransportOutcome
 from harness.records import RequestRecord, StampSource
 
 __all__ = ["AnalysisContext", "AnalysisSettings", "RequestView", "view_request"]
@@ -61,7 +63,9 @@ class RequestView:
 
     onset: by the chosen preset (or known, in simulated runs); comparison_onset: by the other one.
     speech_onset: where a voice begins, at or after the onset; None also where no sound was kept.
-    timeline: playback by the chosen start rule; None where no sample is known to have come.
+    left_ns: when the listener of a reply that was cut off was gone; None where it was not.
+    timeline: playback by the chosen start rule, up to then; None where no sample is known to have
+        come, or nothing had begun to play.
     uncertainty_ns: one per chunk.
     """
 
@@ -72,6 +76,7 @@ class RequestView:
     onset: Onset | None
     comparison_onset: Onset | None
     speech_onset: Onset | None
+    left_ns: int | None
     timeline: PlaybackTimeline | None
     uncertainty_ns: tuple[int, ...]
     context: AnalysisContext
@@ -95,6 +100,7 @@ def view_request(
     uncertainty = chunk_uncertainties(record.chunks, context.stamps)
     onset = _onset(record, reply, settings.onset)
     verdict = final_outcome(record, reply, onset=onset, runaway=settings.runaway)
+    left_ns = _left_ns(record)
     return RequestView(
         record=record,
         reply=reply,
@@ -103,7 +109,8 @@ def view_request(
         onset=onset,
         comparison_onset=_onset(record, reply, settings.comparison_onset),
         speech_onset=_speech_onset(reply, onset),
-        timeline=_timeline(record, reply, uncertainty, settings.start),
+        left_ns=left_ns,
+        timeline=_timeline(record, reply, uncertainty, start=settings.start, left_ns=left_ns),
         uncertainty_ns=uncertainty,
         context=context,
     )
@@ -128,10 +135,22 @@ def _speech_onset(reply: Reply, onset: Onset | None) -> Onset | None:
     return find_speech_onset(reply.audio.samples, reply.sample_rate_hz, begin=onset.sample)
 
 
+def _left_ns(record: RequestRecord) -> int | None:
+    """The scenario's cancel, or the interrupt of the run; later bytes had no listener."""
+    if record.transport_outcome is not TransportOutcome.CANCELLED:
+        return None
+    return record.finished_ns if record.cancel_ns is None else record.cancel_ns
+
+
 def _timeline(
-    record: RequestRecord, reply: Reply, uncertainty: tuple[int, ...], start: StartRule
+    record: RequestRecord,
+    reply: Reply,
+    uncertainty: tuple[int, ...],
+    *,
+    start: StartRule,
+    left_ns: int | None,
 ) -> PlaybackTimeline | None:
-    if not reply.num_samples or not reply.sample_rate_hz or reply.samples_per_chunk is None:
+    if not reply.sample_rate_hz or reply.samples_per_chunk is None:
         return None
     arrivals: list[MediaArrival] = []
     latest_ns = 0
@@ -139,5 +158,16 @@ def _timeline(
     for chunk, num_samples, uncertain_ns in per_chunk:
         # Bytes come in order, so a stamp before its predecessor's can only be the stamp's fault.
         latest_ns = max(latest_ns, chunk.arrival_ns)
-        arrivals.append(MediaArrival(latest_ns, num_samples, uncertain_ns))
-    return simulate_playback(arrivals, reply.sample_rate_hz, start=start)
+        has_listener = left_ns is None or latest_ns <= left_ns
+        arrivals.append(MediaArrival(latest_ns, num_samples if has_listener else 0, uncertain_ns))
+    if not any(arrival.num_samples for arrival in arrivals):
+        return None
+    timeline = simulate_playback(arrivals, reply.sample_rate_hz, start=start)
+    return timeline if left_ns is None or _had_begun(timeline, left_ns) else None
+
+
+def _had_begun(timeline: PlaybackTimeline, left_ns: int) -> bool:
+    """Whether the player of a reply that was cut off had started; it cannot know of the end."""
+    start = timeline.start
+    is_full = timeline.num_samples * 1000 >= start.value_ms * timeline.sample_rate_hz
+    return timeline.start_ns <= left_ns and (start.kind is not StartKind.BUFFER_MS or is_full)

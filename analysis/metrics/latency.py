@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 
 from analysis.metrics.base import Better, Cohort, RequestMetric, ms_between
 from analysis.onset import Onset
-from analysis.outcomes import FinalOutcome
 from analysis.view import RequestView
 
 __all__ = ["METRICS", "audible_ns"]
@@ -30,35 +30,41 @@ def connect_time(view: RequestView) -> float | None:
     return ms_between(record.dispatched_ns, ready_ns)
 
 
+def first_byte_ns(view: RequestView) -> int | None:
+    return _before_leaving(view, view.record.first_byte_ns)
+
+
 def first_playable_ns(view: RequestView) -> int | None:
     """Arrival of the chunk that completes the first decodable sample."""
-    counts = view.reply.samples_per_chunk
-    if counts is None:
-        return None
-    chunks = view.record.chunks
-    return next((c.arrival_ns for c, n in zip(chunks, counts, strict=True) if n), None)
+    return _arrived_ns(view, 0)
 
 
 def audible_received_ns(view: RequestView) -> int | None:
     """Arrival of the chunk that completes the onset sample."""
-    if view.onset is None or view.timeline is None:
-        return None
-    index = view.timeline.sample_arrived_index(view.onset.sample)
-    return _heard(view, view.record.chunks[index].arrival_ns)
+    return None if view.onset is None else _arrived_ns(view, view.onset.sample)
 
 
 def audible_ns(view: RequestView, onset: Onset | None) -> int | None:
     """When the player plays the onset sample."""
-    if onset is None or view.timeline is None:
+    timeline = view.timeline
+    if onset is None or timeline is None or onset.sample >= timeline.num_samples:
         return None
-    return _heard(view, view.timeline.sample_played_ns(onset.sample))
+    return _before_leaving(view, timeline.sample_played_ns(onset.sample))
 
 
-def _heard(view: RequestView, when_ns: int) -> int | None:
-    """`when_ns`, unless the listener had hung up before."""
-    cancel_ns = view.record.cancel_ns
-    is_too_late = cancel_ns is not None and when_ns > cancel_ns
-    return None if is_too_late and view.outcome is FinalOutcome.CANCELLED else when_ns
+def _arrived_ns(view: RequestView, sample: int) -> int | None:
+    """Arrival of the chunk that completes a sample."""
+    counts = view.reply.samples_per_chunk
+    if counts is None:
+        return None
+    arrived = zip(view.record.chunks, accumulate(counts), strict=True)
+    return _before_leaving(view, next((c.arrival_ns for c, end in arrived if end > sample), None))
+
+
+def _before_leaving(view: RequestView, when_ns: int | None) -> int | None:
+    """`when_ns`, unless it was after the listener of a reply that was cut off had gone."""
+    is_too_late = when_ns is not None and view.left_ns is not None and when_ns > view.left_ns
+    return None if is_too_late else when_ns
 
 
 def finished_ns(view: RequestView) -> int | None:
@@ -112,7 +118,7 @@ class _Event:
 
 
 _EVENTS = (
-    _Event("ttfb", "the first response body byte", lambda view: view.record.first_byte_ns),
+    _Event("ttfb", "the first response body byte", first_byte_ns),
     _Event(
         "ttfp",
         "arrival of the chunk that completes the first decodable sample (first playable)",

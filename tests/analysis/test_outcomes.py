@@ -100,6 +100,15 @@ def test_wav_around_the_promised_samples_is_no_lie():
     assert FinalOutcome.OK is found.outcome
 
 
+@pytest.mark.parametrize("expected", [pcm_format(), replace(wav_format(), sample_rate_hz=24_000)])
+def test_container_that_was_not_recorded_has_broken_no_promise(expected):
+    """Its header would say rate, channels and samples; what was not measured is no failure."""
+    chunks = chunks_of([(10, 9644)])
+    found = view(chunks=chunks, payload=b"", audio_format=wav_format(), expected_format=expected)
+
+    assert (FinalOutcome.OK, None) == (found.outcome, found.reason)
+
+
 def test_other_raw_samples_than_promised_are_wrong_format():
     """Float against 16-bit."""
     found = one_chunk(bytes(4000), audio_format=pcm_format(SampleFormat.F32LE), expected_format=PCM)

@@ -7,7 +7,7 @@ import pytest
 from analysis.playback import buffer_ms
 from analysis.view import AnalysisSettings
 from engines.outcomes import TransportOutcome
-from harness.records import TextEvent
+from harness.records import INTERRUPTED_KIND, TextEvent
 from tests.builders.audio import buzz, clip, noise, pcm16, silence, tone, wav, wav_format
 from tests.builders.runs import chunks_of, ms
 from tests.builders.views import measure, view
@@ -175,12 +175,31 @@ def test_request_that_was_never_sent_has_no_latency():
     assert [None] * 4 == [measure(n, of) for n in ("dispatch_lag", "ttfb", "audible_ttfa", "e2e")]
 
 
-def test_listener_who_hung_up_before_the_onset_played_never_heard_it():
-    """The onset arrived at 300 and would have played at 420; cancelled at 350."""
-    of = two_pieces(300, transport_outcome=TransportOutcome.CANCELLED, cancel_ns=ms(350))
+CUT_OFF = {
+    "cancelled": {"cancel_ns": ms(350), "finished_ns": ms(700)},
+    "interrupted": {"error_kind": INTERRUPTED_KIND, "finished_ns": ms(350)},
+}
+
+
+@pytest.mark.parametrize("how", CUT_OFF)
+def test_listener_who_was_gone_before_the_onset_played_never_heard_it(how):
+    """The onset arrived at 300 and would have played at 420; cut off at 350."""
+    of = two_pieces(300, transport_outcome=TransportOutcome.CANCELLED, **CUT_OFF[how])
 
     assert 300 == measure("audible_received", of)
     assert measure("audible_ttfa", of) is None
+
+
+def test_what_came_after_the_cancel_had_not_happened():
+    """The server sent its first byte only when the listener had gone, and went on."""
+    of = view(
+        [(500, tone(100)), (900, tone(100))],
+        transport_outcome=TransportOutcome.CANCELLED,
+        cancel_ns=ms(350),
+    )
+
+    names = ("ttfb", "ttfp", "audible_received", "audible_ttfa", "ttfb_from_send")
+    assert [None] * 5 == [measure(name, of) for name in names]
 
 
 def test_reply_recorded_without_audio_keeps_its_first_playable():

@@ -8,9 +8,11 @@ import pandas as pd
 import pytest
 
 from analysis.metrics import PointData, PointMetric, registry
+from analysis.playback import buffer_ms, delay_ms
+from analysis.view import AnalysisSettings
 from engines.outcomes import TransportOutcome
 from tests.builders.audio import tone
-from tests.builders.runs import chunk, point
+from tests.builders.runs import chunk, ms, point
 from tests.builders.views import measure, view
 
 # 80 ms at 100, 640 at 400, 640 at 900: dry at 180, one stall of 220 ms.
@@ -63,6 +65,29 @@ def test_reply_in_one_chunk_is_not_applicable(name):
 def test_failed_reply_has_no_continuity(name):
     """What was cut off is no sign of a smooth or a stalled reply."""
     assert measure(name, view(STALLED, transport_outcome=TransportOutcome.TRUNCATED)) is None
+
+
+@pytest.mark.parametrize(("left_ms", "waits_ms"), [(450, (220, 220)), (390, (None, None))])
+def test_nobody_waits_for_what_comes_after_the_cancel(left_ms, waits_ms):
+    """The third chunk came when the listener was gone; at 390 not even the second was there."""
+    pieces = [(100, tone(80)), (400, tone(640)), (2000, tone(640))]
+    of = view(pieces, transport_outcome=TransportOutcome.CANCELLED, cancel_ns=ms(left_ms))
+
+    assert waits_ms == (measure("stall_total", of), measure("required_delay", of))
+
+
+@pytest.mark.parametrize("start", [buffer_ms(1000), delay_ms(500)])
+def test_player_that_had_not_begun_when_the_listener_left_played_nothing(start):
+    """720 ms of sound were in at 500: too little for the buffer; the delay ends at 600."""
+    of = view(
+        STALLED,
+        transport_outcome=TransportOutcome.CANCELLED,
+        cancel_ns=ms(500),
+        settings=AnalysisSettings(start=start),
+    )
+
+    assert (None, None) == (measure("audible_ttfa", of), measure("num_underruns", of))
+    assert 100 == measure("audible_received", of)
 
 
 def of_point(name: str, columns: dict[str, list[float | None]]):
