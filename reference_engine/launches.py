@@ -1,8 +1,8 @@
 """How many kernels a step launches: what capture, and then fusing, takes off the host.
 
 Counted from the operations that PyTorch dispatches, on any device. Views launch nothing. A fused
-kernel is one launch whatever its twin does, so the count can be had without a GPU. A matrix
-product is one, though a library may split it in two.
+kernel is one launch (or what `LAUNCHES_EACH` says) whatever its twin does, so the count can be had
+without a GPU. A matrix product is one, though a library may split it in two.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from reference_engine.batch import Stage
 from reference_engine.codec.decoder import CodecModel
 from reference_engine.config import Profile
 from reference_engine.graphs import CpuDriver
-from reference_engine.kernels import FUSED_NAMES, REFERENCE_KERNELS, KernelSet
+from reference_engine.kernels import FUSED_NAMES, LAUNCHES_EACH, REFERENCE_KERNELS, KernelSet
 from reference_engine.model.tts_model import TtsModel
 from reference_engine.model_runner import ModelRunner
 
@@ -46,12 +46,16 @@ class LaunchCounter:
         self._is_fused = False
 
     def wrap(self, kernels: KernelSet, fused: Iterable[str]) -> KernelSet:
-        """The same kernels, those named counted as one launch each."""
-        changed = {name: partial(self._call, getattr(kernels, name)) for name in fused}
+        """The same kernels, those named counted as the fused ones launch."""
+        changed = {
+            name: partial(self._call, getattr(kernels, name), LAUNCHES_EACH.get(name, 1))
+            for name in fused
+        }
         return replace(kernels, **changed)
 
-    def _call(self, kernel: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        self._saw_launch()
+    def _call(self, kernel: Callable[..., Any], launches: int, *args: Any, **kwargs: Any) -> Any:
+        for _ in range(launches):
+            self._saw_launch()
         outer, self._is_fused = self._is_fused, True
         try:
             return kernel(*args, **kwargs)
@@ -99,7 +103,7 @@ def count_launches(
         model: steps run on its device.
         codec: the same.
         profile: stages and sampler.
-        as_fused: count the twins of fused kernels as one launch (True) or operation by operation
+        as_fused: count the twins of fused kernels as those launch (True) or operation by operation
             (False); by default as the model's own kernels are.
     """
     names = fused_names(model.kernels) if as_fused is None else FUSED_NAMES if as_fused else ()

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -81,36 +80,23 @@ class ConvNextWeights:
     norm_bias: Tensor  # [C]
     expand: Tensor  # [4 C, C]
     expand_bias: Tensor
-    project: Tensor  # [C, 4 C]
+    project: Tensor  # [C, 4 C], the layer's gamma in it
     project_bias: Tensor
-    gamma: Tensor  # [C]
 
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """Which slots a call serves and how many codec frames each row really brings."""
+    """Which slots a call serves, how many codec frames each row really brings, and the kernels."""
 
     slots: Tensor  # [B] int64
     num_frames: Tensor  # [B] int64, at most the call's width
+    kernels: KernelSet
 
     def extend(self, columns: Tensor, new: Tensor, *, per_frame: int) -> Tensor:
-        """Put remembered columns before the new ones, and remember the newest real ones.
-
-        Args:
-            columns: [S, C, m] state, written in place.
-            new: [B, C, n] inputs of this call.
-            per_frame: input columns one codec frame makes at this layer.
-
-        Returns:
-            [B, C, m + n].
-        """
-        joined = torch.cat((columns.index_select(0, self.slots), new), dim=2)
-        keep = columns.shape[2]
-        ends = self.num_frames * per_frame  # a row's real columns end at `keep + ends` in `joined`
-        picks = ends[:, None] + torch.arange(keep, device=ends.device)
-        newest = joined.gather(2, picks[:, None].expand(-1, joined.shape[1], -1))
-        columns.index_copy_(0, self.slots, newest)
-        return joined
+        """Remembered columns before the new ones; see `kernels.reference.join_columns`."""
+        return self.kernels.join_columns(
+            columns, new, self.slots, self.num_frames, per_frame=per_frame
+        )
 
 
 def causal_conv(
@@ -162,7 +148,7 @@ def convnext(
     )
     wide = F.gelu(F.linear(normed, weights.expand, weights.expand_bias))
     narrow = F.linear(wide, weights.project, weights.project_bias)
-    return x + (weights.gamma * narrow).transpose(1, 2)
+    return x + narrow.transpose(1, 2)
 
 
 def upsampling_block(
@@ -170,11 +156,11 @@ def upsampling_block(
     weights: BlockWeights,
     state: BlockState,
     advance: Advance,
-    kernels: KernelSet,
     *,
     per_frame: int,
 ) -> Tensor:
     """Snake, upsample, three residual units: [B, C, n] -> [B, C / 2, n * rate]."""
+    kernels = advance.kernels
     x = kernels.snake_beta(x, weights.snake.alpha, weights.snake.inverse_beta)
     x = causal_transposed_conv(
         x,

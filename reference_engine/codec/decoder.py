@@ -83,11 +83,11 @@ def codec_step(
         Samples [B, T * samples_per_frame] in -1..1; those past a row's real frames mean nothing.
     """
     weights, config, kernels = codec.weights, codec.config, codec.kernels
-    advance = Advance(slots=slots, num_frames=num_frames)
+    advance = Advance(slots=slots, num_frames=num_frames, kernels=kernels)
     x = _dequantise(codec, codes)  # [B, T, 16] -> [B, codebook_dim, T]
     x = causal_conv(x, weights.pre_conv, state.pre_conv, advance, per_frame=1)
     x = run_transformer(
-        x.transpose(1, 2), weights.transformer, config.stack, state, advance, kernels
+        x.transpose(1, 2), weights.transformer, config.stack, state, advance
     ).transpose(1, 2)
     per_frame = 1
     for stage, columns in zip(weights.upsample, state.upsample, strict=True):
@@ -95,7 +95,7 @@ def codec_step(
         per_frame *= stage.rate
     x = causal_conv(x, weights.first_conv, state.first_conv, advance, per_frame=per_frame)
     for block, block_state in zip(weights.blocks, state.blocks, strict=True):
-        x = upsampling_block(x, block, block_state, advance, kernels, per_frame=per_frame)
+        x = upsampling_block(x, block, block_state, advance, per_frame=per_frame)
         per_frame *= block.rate
     x = kernels.snake_beta(x, weights.final_snake.alpha, weights.final_snake.inverse_beta)
     x = causal_conv(x, weights.final_conv, state.final_conv, advance, per_frame=per_frame)

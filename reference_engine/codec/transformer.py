@@ -10,7 +10,6 @@ from torch import Tensor
 
 from reference_engine.codec.blocks import Advance
 from reference_engine.codec.state import CodecState
-from reference_engine.kernels import KernelSet
 from reference_engine.kernels.reference import rotate
 from reference_engine.model.config import StackConfig
 
@@ -19,16 +18,14 @@ __all__ = ["CodecLayerWeights", "CodecTransformerWeights", "run_transformer"]
 
 @dataclass(frozen=True, slots=True)
 class CodecLayerWeights:
-    """One layer; matrices are [out, in], scales [hidden]."""
+    """One layer; matrices are [out, in], layer scales in those that give what they scale."""
 
     input_norm: Tensor
     qkv: Tensor
     out: Tensor
-    attention_scale: Tensor
     post_norm: Tensor
     gate_up: Tensor
     down: Tensor
-    mlp_scale: Tensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +43,9 @@ class CodecTransformerWeights:
 
 @dataclass(frozen=True, slots=True)
 class _Window:
-    """What a call's queries may look at, what is kept of it, and how its tokens are rotated."""
+    """What a call's queries may look at, and how its tokens are rotated."""
 
     visible: Tensor  # [B, 1, n, W + n] bool
-    kept: Tensor  # [B, W] int64, what of the W + n entries of each layer the stream remembers
     cos: Tensor  # [B, 1, n, D]
     sin: Tensor
 
@@ -60,25 +56,22 @@ def run_transformer(
     config: StackConfig,
     state: CodecState,
     advance: Advance,
-    kernels: KernelSet,
 ) -> Tensor:
     """Mix codec frames with the 71 before each: [B, n, latent] -> [B, n, latent].
 
     Reads the position counter but does not advance it: the decoder does, once a call.
     """
-    eps = config.rms_norm_eps
+    eps, kernels = config.rms_norm_eps, advance.kernels
     window = _look_back(x, weights, state, advance)
     residual = F.linear(x, weights.input, weights.input_bias)
     normed = kernels.rms_norm(residual, weights.layers[0].input_norm, eps=eps)
     for index, layer in enumerate(weights.layers):
         mixed = _attend(normed, layer, config, state, advance, window, index=index)
-        normed, residual = kernels.add_rms_norm(
-            layer.attention_scale * mixed, residual, layer.post_norm, eps=eps
-        )
+        normed, residual = kernels.add_rms_norm(mixed, residual, layer.post_norm, eps=eps)
         fed = F.linear(kernels.silu_gate(F.linear(normed, layer.gate_up)), layer.down)
         is_last = index + 1 == len(weights.layers)
         next_norm = weights.norm if is_last else weights.layers[index + 1].input_norm
-        normed, residual = kernels.add_rms_norm(layer.mlp_scale * fed, residual, next_norm, eps=eps)
+        normed, residual = kernels.add_rms_norm(fed, residual, next_norm, eps=eps)
     return F.linear(normed, weights.output, weights.output_bias)
 
 
@@ -99,7 +92,6 @@ def _look_back(
     cos, sin = angles.cos(), angles.sin()
     return _Window(
         visible=(is_near & has_begun[:, None])[:, None],
-        kept=advance.num_frames[:, None] + key[:past],
         cos=torch.cat((cos, cos), dim=-1)[:, None].to(x.dtype),
         sin=torch.cat((-sin, sin), dim=-1)[:, None].to(x.dtype),
     )
@@ -125,8 +117,8 @@ def _attend(
     q, k = rotate(qk, window.cos, window.sin).split_with_sizes(
         [config.num_heads, config.num_kv_heads], dim=1
     )
-    keys = _slide(state.window_k[index], k, advance.slots, window.kept)
-    values = _slide(state.window_v[index], v, advance.slots, window.kept)
+    keys = advance.extend(state.window_k[index], k, per_frame=1)
+    values = advance.extend(state.window_v[index], v, per_frame=1)
     mixed = F.scaled_dot_product_attention(
         q,
         keys,
@@ -135,11 +127,3 @@ def _attend(
         enable_gqa=config.num_heads != config.num_kv_heads,
     )
     return F.linear(mixed.transpose(1, 2).reshape(num_rows, count, -1), layer.out)
-
-
-def _slide(past: Tensor, new: Tensor, slots: Tensor, kept: Tensor) -> Tensor:
-    """Join a layer's window [S, heads, W, D] with new entries, and move the window on."""
-    joined = torch.cat((past.index_select(0, slots), new), dim=2)
-    index = kept[:, None, :, None].expand(-1, joined.shape[1], -1, joined.shape[3])
-    past.index_copy_(0, slots, joined.gather(2, index))
-    return joined

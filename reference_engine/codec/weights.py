@@ -43,8 +43,8 @@ def load_codec(
 ) -> CodecModel:
     """Load the decoder of `folder`/speech_tokenizer.
 
-    Parameters that the decoder derives (codebooks from sums and usage, exponentiated snakes) are
-    derived once, in fp32, and only then cast.
+    Parameters that the decoder derives (codebooks from sums and usage, exponentiated snakes, scales
+    of what matrices give) are derived once, in fp32, and only then cast.
 
     Raises:
         CheckpointError: anything missing, unknown, misshapen, non-finite or unsupported.
@@ -84,6 +84,11 @@ class _Reader:
         """One tensor, or several stacked along their first dimension."""
         parts = [self.raw(name) for name in names]
         return self.cast(parts[0] if len(parts) == 1 else torch.cat(parts))
+
+    def scaled(self, name: str, scale: str) -> Tensor:
+        """A matrix or bias whose outputs are all that a scale is applied to: one step less."""
+        value, factor = self.raw(name), self.raw(scale)
+        return self.cast(value * factor.view(-1, *(1 for _ in value.shape[1:])))
 
     def conv(self, name: str, *, dilation: int = 1, groups: int = 1) -> ConvWeights:
         """A convolution with its bias."""
@@ -165,12 +170,10 @@ def _transformer_layer(reader: _Reader, prefix: str) -> CodecLayerWeights:
     return CodecLayerWeights(
         input_norm=reader.get(f"{prefix}input_layernorm.weight"),
         qkv=reader.get(*(f"{attention}{part}_proj.weight" for part in "qkv")),
-        out=reader.get(f"{attention}o_proj.weight"),
-        attention_scale=reader.get(f"{prefix}self_attn_layer_scale.scale"),
+        out=reader.scaled(f"{attention}o_proj.weight", f"{prefix}self_attn_layer_scale.scale"),
         post_norm=reader.get(f"{prefix}post_attention_layernorm.weight"),
         gate_up=reader.get(f"{prefix}mlp.gate_proj.weight", f"{prefix}mlp.up_proj.weight"),
-        down=reader.get(f"{prefix}mlp.down_proj.weight"),
-        mlp_scale=reader.get(f"{prefix}mlp_layer_scale.scale"),
+        down=reader.scaled(f"{prefix}mlp.down_proj.weight", f"{prefix}mlp_layer_scale.scale"),
     )
 
 
@@ -183,9 +186,8 @@ def _doubling_stage(reader: _Reader, prefix: str, ratio: int, channels: int) -> 
         norm_bias=reader.get(f"{prefix}1.norm.bias"),
         expand=reader.get(f"{prefix}1.pwconv1.weight"),
         expand_bias=reader.get(f"{prefix}1.pwconv1.bias"),
-        project=reader.get(f"{prefix}1.pwconv2.weight"),
-        project_bias=reader.get(f"{prefix}1.pwconv2.bias"),
-        gamma=reader.get(f"{prefix}1.gamma"),
+        project=reader.scaled(f"{prefix}1.pwconv2.weight", f"{prefix}1.gamma"),
+        project_bias=reader.scaled(f"{prefix}1.pwconv2.bias", f"{prefix}1.gamma"),
     )
 
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
 
 from reference_engine.kernels import reference
 
-__all__ = ["FUSED_NAMES", "REFERENCE_KERNELS", "KernelSet", "kernels_for"]
+__all__ = ["FUSED_NAMES", "LAUNCHES_EACH", "REFERENCE_KERNELS", "KernelSet", "kernels_for"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +30,7 @@ class KernelSet:
     attend_prompt: Callable[..., Tensor] = reference.attend_prompt
     attend_rows: Callable[..., Tensor] = reference.attend_rows
     snake_beta: Callable[..., Tensor] = reference.snake_beta
+    join_columns: Callable[..., Tensor] = reference.join_columns
     penalised_scores: Callable[..., Tensor] = reference.penalised_scores
     greedy_tokens: Callable[..., Tensor] = reference.greedy_tokens
     sample_tokens: Callable[..., Tensor] = reference.sample_tokens
@@ -48,11 +50,14 @@ FUSED_NAMES = (
     "attend_slots",
     "attend_rows",
     "snake_beta",
+    "join_columns",
     "penalised_scores",
     "sample_tokens",
     "philox_uniform",
     "to_pcm16",
 )
+# Those of them that launch more than once.
+LAUNCHES_EACH: Mapping[str, int] = MappingProxyType({"join_columns": 2})
 
 
 def kernels_for(device: torch.device | str) -> KernelSet:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from reference_engine.kernels import KernelSet
 from reference_engine.kernels.attend_rows import attend_rows
 from reference_engine.kernels.attend_slots import attend_slots
+from reference_engine.kernels.join_columns import join_columns
 from reference_engine.kernels.pcm16 import to_pcm16
 from reference_engine.kernels.penalised_scores import penalised_scores
 from reference_engine.kernels.philox_uniform import philox_uniform
@@ -25,6 +26,7 @@ FUSED_KERNELS = KernelSet(
     attend_slots=attend_slots,
     attend_rows=attend_rows,
     snake_beta=snake_beta,
+    join_columns=join_columns,
     penalised_scores=penalised_scores,
     sample_tokens=sample_tokens,
     philox_uniform=philox_uniform,

@@ -184,6 +184,32 @@ def _snake_beta(kernels: KernelSet, case: _Case) -> list[tuple[Tensor, Tensor]]:
     ]
 
 
+def _join_columns(kernels: KernelSet, case: _Case) -> list[tuple[Tensor, Tensor]]:
+    """Convolutions' columns and attention's window of heads, views of other shapes; exactly."""
+    shapes, pairs = case.shapes, []
+    slots = case.distinct(1, shapes.slots, shapes.rows)
+    counts = case.ints(0, 4, shapes.rows)
+    wide = case.randn(shapes.rows, shapes.channels, 3 * (shapes.columns // 3) + 2)
+    heads = case.randn(shapes.rows, 3, shapes.heads, shapes.head_dim).transpose(1, 2)
+    for new, kept, per_frame in (
+        (wide[:, :, 1:-1], (54,), shapes.columns // 3),
+        (wide[:, :, :3], (1,), 1),
+        (wide[:, :, :6].transpose(1, 2).contiguous().transpose(1, 2), (6,), 2),
+        (heads, (71, shapes.head_dim), 1),
+    ):
+        columns = case.randn(shapes.slots, new.shape[1], *kept)
+        ours = columns.clone()
+        expected = _R.join_columns(columns, new, slots, counts, per_frame=per_frame)
+        found = kernels.join_columns(ours, new, slots, counts, per_frame=per_frame)
+        pairs += [(_bits(expected), _bits(found)), (_bits(columns), _bits(ours))]
+    return pairs
+
+
+def _bits(value: Tensor) -> Tensor:
+    """What a copy must not change."""
+    return value.view(torch.int32 if value.element_size() == 4 else torch.int16)
+
+
 def _penalised_scores(kernels: KernelSet, case: _Case) -> list[tuple[Tensor, Tensor]]:
     shapes = case.shapes
     logits = 4 * case.randn(shapes.rows, shapes.vocabulary)
@@ -248,6 +274,7 @@ _CHECKS: dict[str, Check] = {
     "attend_slots": _attend_slots,
     "attend_rows": _attend_rows,
     "snake_beta": _snake_beta,
+    "join_columns": _join_columns,
     "penalised_scores": _penalised_scores,
     "sample_tokens": _sample_tokens,
     "philox_uniform": _philox_uniform,

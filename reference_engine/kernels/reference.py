@@ -19,6 +19,7 @@ __all__ = [
     "attend_rows",
     "attend_slots",
     "greedy_tokens",
+    "join_columns",
     "kept_scores",
     "penalised_scores",
     "philox_uniform",
@@ -228,6 +229,31 @@ def attend_rows(q: Tensor, k_rows: Tensor, v_rows: Tensor, *, num_keys: int) -> 
 def snake_beta(x: Tensor, alpha: Tensor, inverse_beta: Tensor) -> Tensor:
     """`x + sin(x * alpha)^2 / beta` per channel: [B, C, T], parameters [C, 1], exponentiated."""
     return x + inverse_beta * torch.sin(x * alpha).pow(2)
+
+
+def join_columns(
+    columns: Tensor, new: Tensor, slots: Tensor, num_frames: Tensor, *, per_frame: int
+) -> Tensor:
+    """Put each stream's remembered columns before its new ones, and remember the newest real ones.
+
+    Args:
+        columns: [S, C, m] or [S, C, m, D], written in place.
+        new: [B, C, n] or [B, C, n, D] of this call.
+        slots: [B], no slot twice but padding's.
+        num_frames: [B] codec frames of each row that are real; 0 for padding.
+        per_frame: columns that a codec frame makes here.
+
+    Returns:
+        [B, C, m + n] or [B, C, m + n, D].
+    """
+    joined = torch.cat((columns.index_select(0, slots), new), dim=2)
+    keep = torch.arange(columns.shape[2], device=slots.device)
+    # A row's real columns end `num_frames * per_frame` behind the remembered ones.
+    picks = (num_frames * per_frame)[:, None] + keep
+    index = picks.view(len(slots), 1, -1, *(1 for _ in joined.shape[3:]))
+    newest = joined.gather(2, index.expand(-1, joined.shape[1], -1, *joined.shape[3:]))
+    columns.index_copy_(0, slots, newest)
+    return joined
 
 
 def to_pcm16(samples: Tensor) -> Tensor:

@@ -27,7 +27,7 @@ def test_the_twins_equal_themselves_where_nothing_is_poisoned(dtype: torch.dtype
     results = _check(dtype=dtype)
 
     assert {"attend_slots"} == {each.kernel for each in results if not each.is_equal}
-    assert len(results) == 11
+    assert len(results) == 12
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,7 @@ def test_the_twins_equal_themselves_where_nothing_is_poisoned(dtype: torch.dtype
         ("add_rms_norm", lambda pair: (pair[0], pair[1] * 1.001)),
         ("silu_gate", lambda x: x * float("nan")),
         ("snake_beta", lambda x: x.roll(1, -1)),
+        ("join_columns", lambda x: x.roll(1, 2)),
         ("penalised_scores", lambda x: x * 0.999),
         ("sample_tokens", lambda x: x + 1),
         ("philox_uniform", lambda x: x + 1e-7),

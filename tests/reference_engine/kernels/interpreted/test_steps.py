@@ -40,7 +40,7 @@ def test_a_frame_on_fused_kernels_draws_the_same_codes(micro: Loaded):
 
 
 def test_the_codec_on_fused_kernels_gives_the_same_samples(micro: Loaded):
-    """Two calls of two rows, one shorter than the call's width."""
+    """Two calls of two rows, one shorter than the call's width, and one of padding."""
     outputs = []
     for codec in (micro.codec, replace(micro.codec, kernels=FUSED_KERNELS)):
         state = micro.codec_state()
@@ -48,12 +48,13 @@ def test_the_codec_on_fused_kernels_gives_the_same_samples(micro: Loaded):
             codec_step(
                 codec,
                 state,
-                slot_vector([2, 1]),
-                codes=random_codes(2, num_streams=2, seed=seed),
-                num_frames=torch.tensor([2, 1]),
+                slot_vector([2, 1, 0]),
+                codes=random_codes(2, num_streams=3, seed=seed),
+                num_frames=torch.tensor([2, 1, 0]),
             )
             for seed in range(2)
         ]
+        assert not any(columns[0].any() for columns in state.columns())
         outputs.append(torch.stack(calls))
     expected, found = outputs
 
