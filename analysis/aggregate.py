@@ -31,7 +31,7 @@ from analysis.cohort import CohortValues, cohort_values
 from analysis.derive import DERIVED_DIR, DerivedRun, derive_run
 from analysis.error_texts import error_texts
 from analysis.errors import RunDataError
-from analysis.load import InFlight, in_flight_over
+from analysis.load import in_flight_over
 from analysis.metrics import (
     PointData,
     PointMetric,
@@ -41,6 +41,7 @@ from analysis.metrics import (
     speech,
 )
 from analysis.metrics.base import share_over
+from analysis.metrics.load import achieved_rate
 from analysis.metrics.playback import START_DELAYS_MS
 from analysis.outcomes import is_interrupted
 from analysis.percentiles import Percentile, nearest_rank, percentile, sort_values
@@ -137,6 +138,7 @@ def point_data(
         point=point,
         cohort=rows[rows["phase"] == Phase.MEASURE.value].reset_index(drop=True),
         num_planned=int(is_planned.sum()),
+        in_flight=in_flight_over(rows, point),
         wer=wer,
     )
 
@@ -188,16 +190,14 @@ def _wer(scored: ScoredRun | None, point_ids: Sequence[str]) -> dict[str, Any] |
 def _point(data: PointData, requests: pd.DataFrame, facts: RunFacts) -> dict[str, Any]:
     point = data.point
     rows = requests[requests["point_id"] == point.point_id]
-    in_flight = in_flight_over(rows, point)
-    validity = judge_point(data, facts, in_flight=in_flight)
-    sent = int(data.cohort["dispatched_ns"].notna().sum())
+    validity = judge_point(data, facts)
     return {
         "point_id": point.point_id,
         "engine": point.engine,
         "rate_rps": point.rate_rps,
         "seed": point.seed,
         "is_complete": point.is_complete,
-        "achieved_rps": None if data.measure_s is None else sent / data.measure_s,
+        "achieved_rps": achieved_rate(data).value,
         "planned_rps": None if data.measure_s is None else data.num_planned / data.measure_s,
         "n": len(data.cohort),
         "num_warmup_excluded": int((rows["phase"] == Phase.WARMUP.value).sum()),
@@ -209,7 +209,7 @@ def _point(data: PointData, requests: pd.DataFrame, facts: RunFacts) -> dict[str
         "validity": _validity(validity),
         "load": validity.load.value,
         "load_reason": validity.load_reason,
-        "steady_state": _steady_state(data, in_flight),
+        "steady_state": _steady_state(data),
         "metrics": {name: _metric(metric, data) for name, metric in registry().items()},
     }
 
@@ -286,12 +286,13 @@ def _audio(cohort: pd.DataFrame) -> dict[str, Any]:
     }
 
 
-def _steady_state(data: PointData, in_flight: InFlight | None) -> dict[str, Any]:
+def _steady_state(data: PointData) -> dict[str, Any]:
     """Where audible TTFA and the number in flight had settled, by MSER-5: a hint, no verdict."""
     metric = registry()["audible_ttfa"]
     assert isinstance(metric, RequestMetric)
     heard = mser5(cohort_values(metric, data.cohort).values)
-    flying = None if in_flight is None else mser5(in_flight.sampled(len(data.cohort)))
+    curve = data.in_flight
+    flying = None if curve is None else mser5(curve.sampled(len(data.cohort)))
     return {
         "audible_ttfa": None if heard is None else asdict(heard),
         "in_flight": None if flying is None else asdict(flying),

@@ -19,11 +19,10 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from analysis.cohort import cohort_values
-from analysis.load import InFlight
 from analysis.metrics import PointData, RequestMetric, registry
 from analysis.outcomes import FinalOutcome
 from analysis.percentiles import nearest_rank, sort_values
-from analysis.stats.saturation import Growth, in_flight_growth
+from analysis.stats.saturation import in_flight_growth
 from harness.records import PointRecord, RunKind, StampSource
 
 __all__ = [
@@ -112,13 +111,12 @@ def run_facts(
     )
 
 
-def judge_point(data: PointData, facts: RunFacts, *, in_flight: InFlight | None = None) -> Validity:
+def judge_point(data: PointData, facts: RunFacts) -> Validity:
     """Judge one point.
 
     Args:
         data: its cohort with recorded stamps, outcomes and metrics; its record with `selfcheck`.
         facts: of the run.
-        in_flight: over the measurement phase, warm-up requests that reach into it included.
     """
     reasons = tuple(_reasons(data, facts))
     verdicts = {reason.verdict for reason in reasons}
@@ -126,8 +124,7 @@ def judge_point(data: PointData, facts: RunFacts, *, in_flight: InFlight | None 
     for worse in (ValidityVerdict.SUSPECT, ValidityVerdict.INVALID):
         if worse in verdicts:
             verdict = worse
-    growth = None if in_flight is None else in_flight_growth(in_flight, len(data.cohort))
-    load, why = _load(data, growth)
+    load, why = _load(data)
     return Validity(verdict, reasons, load, why)
 
 
@@ -354,7 +351,7 @@ _SELF_CHECKS: tuple[Callable[[PointRecord, RunFacts], Iterator[Reason]], ...] = 
 # -- load -----------------------------------------------------------------------------------------
 
 
-def _load(data: PointData, growth: Growth | None) -> tuple[Load, str | None]:
+def _load(data: PointData) -> tuple[Load, str | None]:
     outcomes = data.cohort["outcome"]
     if outcomes.empty:
         return (Load.UNKNOWN, "nothing was measured")
@@ -369,6 +366,8 @@ def _load(data: PointData, growth: Growth | None) -> tuple[Load, str | None]:
             f"{finished:.0%} of arrivals finished by the end of the drain, limit"
             f" {_FINISHED_LIMIT:.0%}",
         )
+    curve = data.in_flight
+    growth = None if curve is None else in_flight_growth(curve, len(data.cohort))
     if growth is not None and growth.is_growing:
         return (
             Load.OVERLOADED,

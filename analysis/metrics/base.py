@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from analysis.load import InFlight
 from analysis.stats.beyond import clustered_share
 from analysis.view import RequestView
 
@@ -98,12 +99,15 @@ class PointData:
     cohort: one row per arrival of the measurement phase: recorded stamps, the derived outcome and
         every request metric by name.
     num_planned: arrivals that the plan had in the measurement phase.
+    in_flight: over the measurement phase, with the warm-up requests that reach into it; None where
+        the phase never ended or nothing was sent.
     wer: what the recogniser found (`analysis.speech.summarise_wer`), or None where nobody listened.
     """
 
     point: PointRecord
     cohort: pd.DataFrame
     num_planned: int
+    in_flight: InFlight | None = None
     wer: Mapping[str, Any] | None = None
 
     @property

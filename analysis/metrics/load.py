@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from analysis.load import in_flight_over
 from analysis.metrics.base import (
     Better,
     PointData,
@@ -28,9 +27,12 @@ _NO_DATA = PointValue(None, None, None, 0, 0, ValueStatus.NO_DATA)
 
 def achieved_rate(data: PointData) -> PointValue:
     sent = data.cohort["dispatched_ns"].dropna()
-    if data.measure_s is None:
+    begin_ns, end_ns = data.point.warmup_end_ns, data.point.measure_end_ns
+    if data.measure_s is None or begin_ns is None or end_ns is None:
         return _NO_DATA
-    return _plain(len(sent) / data.measure_s, len(sent))
+    # A client that sends the plan late sends it slower than planned.
+    last_ns = max(end_ns, int(sent.max())) if len(sent) else end_ns
+    return _plain(len(sent) / ((last_ns - begin_ns) / 1e9), len(sent))
 
 
 def first_try_failures(cohort: pd.DataFrame) -> pd.Series[bool]:
@@ -48,22 +50,24 @@ def finished(cohort: pd.DataFrame) -> pd.Series[bool]:
 
 
 def in_flight_mean(data: PointData) -> PointValue:
-    curve = in_flight_over(data.cohort, data.point)
+    curve = data.in_flight
     return _NO_DATA if curve is None else _plain(curve.mean, len(data.cohort))
 
 
 def in_flight_max(data: PointData) -> PointValue:
-    curve = in_flight_over(data.cohort, data.point)
+    curve = data.in_flight
     return _NO_DATA if curve is None else _plain(float(curve.counts.max()), len(data.cohort))
 
 
 def listeners(data: PointData) -> PointValue:
-    rate = achieved_rate(data).value
+    rate = achieved_rate(data)
     seconds = data.cohort["audio_duration"].dropna().to_numpy(dtype=np.float64)
     missing = len(data.cohort) - len(seconds)
-    if rate is None or not len(seconds):
+    if rate.value is None or not len(seconds):
         return PointValue(None, None, None, 0, missing, ValueStatus.NO_DATA)
-    value = rate * float(seconds.mean())
+    # Nobody listens to a request that failed.
+    num_replies = len(data.cohort) - int(failures(data.cohort).sum())
+    value = rate.value * num_replies / rate.n * float(seconds.mean())
     return PointValue(value, None, None, len(seconds), missing, ValueStatus.NO_INTERVAL)
 
 
@@ -76,7 +80,8 @@ METRICS = (
         "achieved_rate",
         "1/s",
         Better.NEITHER,
-        "Requests dispatched per second of the measurement phase",
+        "Requests dispatched per second of the measurement phase, or of the time until the last of"
+        " them had left",
         achieved_rate,
     ),
     share_metric(
@@ -101,21 +106,23 @@ METRICS = (
         "in_flight_mean",
         "requests",
         Better.NEITHER,
-        "Requests in flight, averaged over the measurement phase",
+        "Requests in flight, averaged over the measurement phase, warm-up ones that reach into it"
+        " included",
         in_flight_mean,
     ),
     PointMetric(
         "in_flight_max",
         "requests",
         Better.NEITHER,
-        "Most requests in flight at once in the measurement phase",
+        "Most requests in flight at once in the measurement phase, likewise",
         in_flight_max,
     ),
     PointMetric(
         "concurrent_listeners",
         "listeners",
         Better.NEITHER,
-        "Achieved rate times mean audio duration: how many replies are being listened to at once",
+        "Replies per second (achieved rate less what failed) times mean audio duration: how many"
+        " are being listened to at once",
         listeners,
     ),
 )

@@ -19,7 +19,7 @@ from harness.errors import RunFolderError
 from harness.records import Phase, RunStatus
 from tests.builders.cohorts import GOOD_SELFCHECK, latency_run, spoken_record
 from tests.builders.reports import STREAM, heard_run
-from tests.builders.runs import point, record, run_folder
+from tests.builders.runs import ms, point, record, run_folder
 from tests.builders.sweeps import Reply, sweep
 
 TIMEOUT = TransportOutcome.TIMEOUT
@@ -154,6 +154,17 @@ def test_achieved_rate_stands_beside_the_asked_one(tmp_path):
     found = the_point(latency_run(tmp_path, EIGHT))
 
     assert (2.0, 8 / 1.16) == (found["rate_rps"], pytest.approx(found["achieved_rps"]))
+
+
+def test_warm_up_request_that_reaches_into_the_phase_is_in_flight(tmp_path):
+    """It ends in the middle of a phase of 1.16 s; it is in no other figure."""
+    early = record(index=99, phase=Phase.WARMUP, scheduled_ms=500, finished_ns=ms(1580))
+    alone = the_point(latency_run(tmp_path / "a", EIGHT))
+    found = the_point(latency_run(tmp_path / "b", EIGHT, extra=[early]))
+
+    mean = found["metrics"]["in_flight_mean"]["value"]["value"]
+    assert 0.5 == pytest.approx(mean - alone["metrics"]["in_flight_mean"]["value"]["value"])
+    assert (8, 8) == (found["n"], found["metrics"]["audible_ttfa"]["n"])
 
 
 def test_start_rule_is_named_and_changes_the_delay(tmp_path):

@@ -17,7 +17,7 @@ FACTS = RunFacts(process="constant", base_urls={"fake": "http://tts.example:8000
 
 
 def judged(data, facts=FACTS):
-    return judge_point(data, facts, in_flight=in_flight_over(data.cohort, data.point))
+    return judge_point(data, facts)
 
 
 def codes(data, facts=FACTS):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from analysis.load import in_flight_over
 from analysis.metrics import PointData, registry
 from analysis.metrics.base import RequestMetric
 from harness.records import RequestRecord, TransportOutcome
@@ -118,8 +119,10 @@ def point_of(
     """A measured point of such a cohort whose client behaved."""
     end_ns = ms(1000) + ms(500) * max(1, num_rows)
     fields = {"selfcheck": dict(GOOD_SELFCHECK), "measure_end_ns": end_ns, **(point_fields or {})}
+    cohort, record = frame(num_rows, **columns), point(num_planned=num_rows, **fields)
     return PointData(
-        point(num_planned=num_rows, **fields),
-        frame(num_rows, **columns),
+        record,
+        cohort,
         num_rows if num_planned is None else num_planned,
+        in_flight=in_flight_over(cohort, record),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from analysis.metrics import PointMetric, registry
@@ -86,6 +87,22 @@ def test_in_flight_is_averaged_over_time():
 
     assert 1.5 == of_point("in_flight_mean", data).value
     assert 2 == of_point("in_flight_max", data).value
+
+
+def test_client_that_sent_the_plan_late_sent_it_slower():
+    """20 requests in a phase of 10 s, the last of which left 2 s after its end."""
+    at = ms(1000) + ms(500) * np.arange(20)
+    at[-1] = ms(13_000)
+    data = point_of(20, dispatched_ns=at, finished_ns=at + ms(200))
+
+    assert 20 / 12 == of_point("achieved_rate", data).value
+
+
+def test_nobody_listens_to_a_request_that_failed():
+    """Half of 2 requests a second are refused; the rest last 3 s."""
+    failing = {"outcome": ["ok", "refused"] * 10, "audio_duration": [3.0, None] * 10}
+
+    assert 3.0 == of_point("concurrent_listeners", point_of(20, **failing)).value
 
 
 def test_concurrent_listeners_are_rate_times_duration():
