@@ -1,7 +1,8 @@
 """Run folders: append-only while a run lasts, columnar once it is closed, never re-used.
 
-Reading order: `layout` (names and run.json), `frames` (the log), `codec` (records as bytes),
-`segment` (the writing thread), `tables` (log to Parquet), `writer`, `reader`, `recovery`.
+Reading order: `head` (what run.json must hold), `layout` (names and run.json), `frames` (the log),
+`codec` (records as bytes), `segment` (the writing thread), `tables` (log to Parquet), `writer`,
+`reader`, `recovery`.
 """
 
 from __future__ import annotations

@@ -12,14 +12,14 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import orjson
 
 from harness.errors import RunFolderError
-from harness.records import SCHEMA_VERSION, PointRecord, RunKind, RunRecord, RunStatus
+from harness.records import SCHEMA_VERSION, RunRecord
+from harness.store.head import parse_head
 
 __all__ = [
     "TABLE_NAMES",
@@ -199,7 +199,8 @@ def read_run_record(layout: Layout) -> RunRecord:
     """
     run_json = layout.run_json
     try:
-        data = orjson.loads(run_json.read_bytes())
+        content = run_json.read_bytes()
+        data = orjson.loads(content)
     except FileNotFoundError:
         if not layout.folder.exists():
             raise RunFolderError(f"{layout.folder}: does not exist") from None
@@ -212,9 +213,9 @@ def read_run_record(layout: Layout) -> RunRecord:
         raise RunFolderError(f"{run_json}: holds no mapping, expected the head of a run")
     _refuse_other_schema(data.get("schema_version"), run_json)
     try:
-        return _run_record(data)
-    except (KeyError, TypeError, ValueError) as fault:
-        raise RunFolderError(f"{run_json}: is damaged: {fault!r}") from None
+        return parse_head(content, data)
+    except ValueError as fault:
+        raise RunFolderError(f"{run_json}: is damaged: {fault}") from None
 
 
 def _refuse_other_schema(version: object, run_json: Path) -> None:
@@ -230,15 +231,3 @@ def _refuse_other_schema(version: object, run_json: Path) -> None:
             f"{run_json}: schema_version: {version} is older than {_OLDEST_READABLE}, the oldest "
             "this earwitness can read; read it with the version that wrote it"
         )
-
-
-def _run_record(data: dict[str, Any]) -> RunRecord:
-    known = {field.name for field in fields(RunRecord)}
-    unknown = sorted(set(data) - known)
-    if unknown:
-        raise ValueError(f"unknown keys {', '.join(unknown)}")
-    values = dict(data)
-    values["kind"] = RunKind(data["kind"])
-    values["status"] = RunStatus(data["status"])
-    values["points"] = [PointRecord(**point) for point in data["points"]]
-    return RunRecord(**values)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -87,11 +87,21 @@ class StoredRun:
         """The plan, one row an arrival; `scheduled_ns` counts from the start of the point."""
         return _frame(self._read(self._layout.schedule))
 
-    def iter_records(self) -> Iterator[tuple[RequestRecord, bytes | None]]:
-        """Every request as it was recorded, with its stored payload (None: not recorded)."""
+    def iter_records(
+        self, only: Collection[str] | None = None
+    ) -> Iterator[tuple[RequestRecord, bytes | None]]:
+        """Every request as it was recorded, with its stored payload (None: not recorded).
+
+        Args:
+            only: ids of the requests that are wanted; None: all of them.
+        """
+        requests = self._table("requests")
+        if only is not None:
+            wanted = pa.array(sorted(only), type=pa.string())
+            requests = requests.filter(pc.is_in(requests.column("request_id"), value_set=wanted))
         chunks = _RowsOfRequests(self._table("chunks"))
         text_events = _RowsOfRequests(self._table("text_events"))
-        for batch in self._table("requests").to_batches(max_chunksize=1_000):
+        for batch in requests.to_batches(max_chunksize=1_000):
             for row in batch.to_pylist():
                 request_id = row["request_id"]
                 record = _record(

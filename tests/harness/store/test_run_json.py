@@ -66,6 +66,42 @@ def test_a_damaged_head_is_one_line(content: str, complaint: str, tmp_path: Path
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("points", 0, "rate_rps"), "fast"),
+        (("points", 0, "start_ns"), 1.5),
+        (("points", 0, "selfcheck", "cpu"), []),
+        (("points", 0, "selfcheck", "dispatch_lag_ms", "p99"), "0"),
+        (("points", 0, "selfcheck", "wall_clock_steps"), 1),
+        (("points",), {}),
+        (("status",), "over"),
+        (("clock", "stamp_source"), -5.5),
+        (("clock", "offsets"), [[1, 2]]),
+        (("engines", 0), "fake"),
+        (("versions",), -1),
+        (("command",), 10**18),
+    ],
+)
+def test_a_value_of_another_type_is_named_by_its_path(
+    path: tuple[str | int, ...], value: object, tmp_path: Path
+) -> None:
+    """Far from the file, nobody could tell any more where it came from."""
+    checked = {"cpu": {}, "dispatch_lag_ms": {"n": 1, "p99": 0.5}, "wall_clock_steps": []}
+    folder = run_folder(tmp_path, [record()], points=[point(selfcheck=checked)])
+    data = json.loads((folder / "run.json").read_text())
+    place = data
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    (folder / "run.json").write_text(json.dumps(data))
+    dotted = r"\.".join(map(str, path))
+
+    with pytest.raises(RunFolderError, match=rf"run\.json: is damaged: {dotted}") as refused:
+        open_run(folder)
+    assert "\n" not in str(refused.value)
+
+
 def test_a_folder_without_run_json_is_no_run(tmp_path: Path) -> None:
     """An arbitrary folder is named as what it is not."""
     with pytest.raises(RunFolderError, match="nowhere: does not exist"):
