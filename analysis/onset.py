@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from analysis.pcm import FloatArray
 
-__all__ = ["DEFAULT", "NARI_V1", "PRESETS", "Onset", "OnsetPreset", "find_onset"]
+__all__ = ["DEFAULT", "NARI_V1", "PRESETS", "Onset", "OnsetPreset", "find_onset", "first_run"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,10 @@ class OnsetPreset:
         """Active windows in a row that make an onset."""
         return max(1, round(self.sustain_ms / self.hop_ms))
 
+    def window_samples(self, sample_rate_hz: int) -> int:
+        """Length of a window."""
+        return max(2, round(self.window_ms * sample_rate_hz / 1000))
+
     @property
     def threshold_power(self) -> float:
         """Mean square at the threshold, full scale = 1."""
@@ -56,8 +60,10 @@ PRESETS = (DEFAULT, NARI_V1)
 
 # Beyond this a float payload is mis-scaled anyway; the bound keeps sums of squares exact enough.
 _CLIP_AT = 16.0
-# Most clips begin within the first second, so look there before the whole clip.
+# Most clips begin within the first second, so look there before the whole clip; and first of all in
+# its first quarter.
 _FIRST_LOOK_S = 1.0
+_SOON_S = 0.25
 # With fewer samples the level of steady noise strays above the threshold by chance (8 kHz audio).
 _MIN_SHORT_TIME_SAMPLES = 24
 # A 100 Hz tone falls to a quarter of its power for the 2 ms around a zero crossing, so one that is
@@ -111,23 +117,28 @@ def _clean(samples: FloatArray) -> NDArray[np.float64]:
 
 
 def _find_in(x: NDArray[np.float64], sample_rate_hz: int, preset: OnsetPreset) -> int | None:
-    window = max(2, round(preset.window_ms * sample_rate_hz / 1000))
+    # Most clips sound at once: sums over the beginning are those over the whole, as far as they go.
+    start = _first_active(x[: round(_SOON_S * sample_rate_hz)], sample_rate_hz, preset)
+    if start is None:
+        start = _first_active(x, sample_rate_hz, preset)
+    if start is None or preset.short_time_ms is None:
+        return start
+    return _refine(x, start, sample_rate_hz, preset)
+
+
+def _first_active(x: NDArray[np.float64], sample_rate_hz: int, preset: OnsetPreset) -> int | None:
+    """Start of the first run of active windows that lasts long enough."""
+    window = preset.window_samples(sample_rate_hz)
     if len(x) < window:
         return None
+    hop = preset.hop_ms * sample_rate_hz / 1000
     num_windows = int((len(x) - window) * 1000 / (preset.hop_ms * sample_rate_hz)) + 1
     # Rounded one by one: a hop that is no whole number of samples must not drift.
-    starts = np.rint(np.arange(num_windows) * (preset.hop_ms * sample_rate_hz / 1000)).astype(
-        np.int64
-    )
+    starts = np.rint(np.arange(num_windows) * hop).astype(np.int64)
     starts = starts[starts + window <= len(x)]
     is_active = _window_power(x, starts, window) >= preset.threshold_power
-    first = _first_run(is_active, preset.num_windows)
-    if first is None:
-        return None
-    start = int(starts[first])
-    if preset.short_time_ms is None:
-        return start
-    return _refine(x, start, window, sample_rate_hz, preset)
+    first = first_run(is_active, preset.num_windows)
+    return None if first is None else int(starts[first])
 
 
 def _window_power(
@@ -144,7 +155,7 @@ def _window_power(
     return power
 
 
-def _first_run(is_active: NDArray[np.bool_], length: int) -> int | None:
+def first_run(is_active: NDArray[np.bool_], length: int) -> int | None:
     """Index of the first of `length` True in a row."""
     if len(is_active) < length:
         return None
@@ -154,9 +165,7 @@ def _first_run(is_active: NDArray[np.bool_], length: int) -> int | None:
     return first if is_run[first] else None
 
 
-def _refine(
-    x: NDArray[np.float64], start: int, window: int, sample_rate_hz: int, preset: OnsetPreset
-) -> int:
+def _refine(x: NDArray[np.float64], start: int, sample_rate_hz: int, preset: OnsetPreset) -> int:
     """The first sample in the window at `start` that is loud, and so are its surroundings.
 
     Loud: the mean square of the last `short_time_ms` up to and including it passes the threshold.
@@ -165,7 +174,7 @@ def _refine(
     back over a dip in which neither falls to the noise, which is a wave near its zero crossing.
     """
     assert preset.short_time_ms is not None
-    threshold = preset.threshold_power
+    threshold, window = preset.threshold_power, preset.window_samples(sample_rate_hz)
     short = max(_MIN_SHORT_TIME_SAMPLES, round(preset.short_time_ms * sample_rate_hz / 1000))
     begin = max(0, start - window)
     power = np.square(x[begin : start + 2 * window] - _offset(x, start, window, short))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,9 +49,6 @@ class SampleRun:
     start: int
     end: int
 
-    def length_ms(self, sample_rate_hz: int) -> float:
-        return (self.end - self.start) * 1000 / sample_rate_hz
-
 
 def share_clipped(pcm: FloatArray) -> float | None:
     """Share of samples at the rail, over all channels ([n, channels]); None for an empty clip."""
@@ -67,14 +63,11 @@ def internal_silences(samples: FloatArray, sample_rate_hz: int) -> list[SampleRu
     levels = _frame_power(samples, frame)
     is_loud = levels >= 10 ** (_SILENCE_DBFS / 10)
     loud = np.flatnonzero(is_loud)
-    if len(loud) < 2:
-        return []
-    runs = []
-    for before, after in pairwise(loud.tolist()):
-        run = SampleRun((before + 1) * frame, after * frame)
-        if run.length_ms(sample_rate_hz) > _SILENCE_MIN_MS:
-            runs.append(run)
-    return runs
+    quiet_ms = (np.diff(loud) - 1) * frame * 1000 / sample_rate_hz
+    return [
+        SampleRun((int(loud[i]) + 1) * frame, int(loud[i + 1]) * frame)
+        for i in np.flatnonzero(quiet_ms > _SILENCE_MIN_MS)
+    ]
 
 
 def count_dropouts(samples: FloatArray, sample_rate_hz: int) -> int:
@@ -82,10 +75,8 @@ def count_dropouts(samples: FloatArray, sample_rate_hz: int) -> int:
     edge = max(1, round(_EDGE_MS * sample_rate_hz / 1000))
     loud = 10 ** (_SILENCE_DBFS / 10)
     count = 0
-    for run in _runs(np.abs(samples) <= _NEAR_ZERO):
-        is_long = run.length_ms(sample_rate_hz) >= _DROPOUT_MIN_MS
-        is_inside = run.start >= edge and run.end + edge <= len(samples)
-        if is_long and is_inside:
+    for run in _runs(np.abs(samples) <= _NEAR_ZERO, least=_DROPOUT_MIN_MS * sample_rate_hz / 1000):
+        if run.start >= edge and run.end + edge <= len(samples):
             before = samples[run.start - edge : run.start]
             after = samples[run.end : run.end + edge]
             count += bool(_power(before) >= loud and _power(after) >= loud)
@@ -101,15 +92,16 @@ def count_seam_clicks(samples: FloatArray, sample_rate_hz: int, chunk_starts: Se
         chunk_starts: index of the first sample of each chunk but the first.
     """
     around = max(2, round(_SEAM_SURROUNDINGS_MS * sample_rate_hz / 1000))
+    steps = np.abs(np.diff(samples))  # step i leads from sample i to the next
     count = 0
     for border in chunk_starts:
-        if not 1 <= border < len(samples):
+        jump = float(steps[border - 1]) if 1 <= border < len(samples) else 0.0
+        if jump <= _SEAM_MIN_STEP:
             continue
-        steps = np.abs(np.diff(samples[max(0, border - around) : border + around]))
-        at = border - 1 - max(0, border - around)
-        jump = float(steps[at])
-        steps[at] = 0.0
-        count += bool(jump > _SEAM_MIN_STEP and jump > _SEAM_RATIO * float(steps.max()))
+        before = steps[max(0, border - around) : border - 1]
+        after = steps[border : border + around - 1]
+        steepest = max(float(side.max(initial=0.0)) for side in (before, after))
+        count += jump > _SEAM_RATIO * steepest
     return count
 
 
@@ -132,7 +124,12 @@ def _frame_power(samples: FloatArray, frame: int) -> NDArray[np.float64]:
     return np.asarray(frames.var(axis=1))
 
 
-def _runs(is_in: NDArray[np.bool_]) -> list[SampleRun]:
-    """Runs of True."""
+def _runs(is_in: NDArray[np.bool_], *, least: float) -> list[SampleRun]:
+    """Runs of at least so many True."""
     edges = np.flatnonzero(np.diff(np.concatenate(([False], is_in, [False]))))
-    return [SampleRun(int(a), int(b)) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+    starts, ends = edges[::2], edges[1::2]
+    is_long = ends - starts >= least
+    return [
+        SampleRun(int(start), int(end))
+        for start, end in zip(starts[is_long], ends[is_long], strict=True)
+    ]

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from analysis.onset import DEFAULT as LEVEL_RULE
-from analysis.onset import Onset, find_onset
+from analysis.onset import Onset, find_onset, first_run
 from analysis.pcm import FloatArray
 
 __all__ = ["find_speech_onset"]
@@ -42,38 +44,56 @@ _NUM_LAGS = 1_024
 _MAX_CONSONANT_S = 0.2
 _MIN_PAUSE_S = 0.02
 _LEVEL_WINDOW_S = 0.01
-# Frames looked at together: most clips speak at once, and a long silent one needs little memory.
-_BLOCK = 40
+# Every sixth frame, looked at together: most clips speak at once, and a long silent one needs
+# little memory.
+_BLOCK = 12
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots, which cached properties need a place beside
 class _Shape:
     """Sizes at one sample rate; `bins` of the spectrum lie in the band."""
 
     sample_rate_hz: int
 
-    @property
+    @cached_property
     def frame(self) -> int:
         return round(_FRAME_S * self.sample_rate_hz)
 
-    @property
+    @cached_property
     def spectrum(self) -> int:
         """At least two frames long, so that the autocorrelation does not wrap around."""
         return int(max(_NUM_LAGS, 1 << (2 * self.frame - 1).bit_length()))
 
-    @property
+    @cached_property
     def bin_hz(self) -> float:
         return self.sample_rate_hz / self.spectrum
 
-    @property
+    @cached_property
     def bins(self) -> slice:
         return slice(math.ceil(_BAND_HZ[0] / self.bin_hz), int(_BAND_HZ[1] / self.bin_hz) + 1)
 
-    @property
+    @cached_property
     def lags(self) -> slice:
         """Periods of a voice, in steps of the autocorrelation."""
         step_s = 1 / (self.bin_hz * _NUM_LAGS)
         return slice(int(1 / _PITCH_HZ[1] / step_s), math.ceil(1 / _PITCH_HZ[0] / step_s) + 1)
+
+    @cached_property
+    def window(self) -> NDArray[np.float64]:
+        """A period of a raised cosine, as long as a frame."""
+        return np.hanning(self.frame + 1)[:-1]
+
+    @cached_property
+    def lags_of_window(self) -> NDArray[np.float64]:
+        """The window's own autocorrelation at those lags, 1 at lag 0."""
+        power = np.abs(np.fft.rfft(self.window, self.spectrum)) ** 2
+        correlation = np.fft.irfft(power[: _NUM_LAGS // 2 + 1], _NUM_LAGS)
+        return np.asarray(correlation[self.lags] / correlation[0])
+
+
+@lru_cache(maxsize=8)
+def _shape(sample_rate_hz: int) -> _Shape:
+    return _Shape(sample_rate_hz)
 
 
 def find_speech_onset(samples: FloatArray, sample_rate_hz: int, *, begin: int = 0) -> Onset | None:
@@ -86,8 +106,9 @@ def find_speech_onset(samples: FloatArray, sample_rate_hz: int, *, begin: int = 
 
     Source: analysis/METRICS.md, "Onset".
     """
-    clean = np.clip(np.nan_to_num(samples, nan=0.0, posinf=0.0, neginf=0.0), -1.0, 1.0)
-    voiced = _first_voiced(clean, _Shape(sample_rate_hz), begin)
+    clean = np.clip(samples, -1.0, 1.0)
+    clean[~np.isfinite(samples)] = 0.0
+    voiced = _first_voiced(clean, _shape(sample_rate_hz), begin)
     if voiced is None:
         return None
     sample = max(begin, _with_its_consonant(clean, sample_rate_hz, voiced))
@@ -95,64 +116,62 @@ def find_speech_onset(samples: FloatArray, sample_rate_hz: int, *, begin: int = 
 
 
 def _first_voiced(samples: FloatArray, shape: _Shape, begin: int) -> int | None:
-    """Middle of the first of `_MIN_FRAMES` voiced frames in a row: half of it is voiced."""
+    """Middle of the first of `_MIN_FRAMES` voiced frames in a row: half of it is voiced.
+
+    So many in a row hold exactly one of every `_MIN_FRAMES`-th frame, so only around those of them
+    that are voiced are the others looked at.
+    """
     first = max(0, begin - shape.frame // 2)
     last = len(samples) - shape.frame
     hop_s = _HOP_S * shape.sample_rate_hz
     num_frames = int((last - first) / hop_s) + 1 if last >= first else 0
     starts = first + np.rint(np.arange(num_frames) * hop_s).astype(np.int64)
-    in_a_row = 0
-    for block in range(0, num_frames, _BLOCK):
-        for offset, is_voiced in enumerate(_voiced(samples, starts[block : block + _BLOCK], shape)):
-            in_a_row = in_a_row + 1 if is_voiced else 0
-            if in_a_row == _MIN_FRAMES:
-                return int(starts[block + offset - _MIN_FRAMES + 1]) + shape.frame // 2
+    posts = np.arange(_MIN_FRAMES - 1, num_frames, _MIN_FRAMES)
+    for block in range(0, len(posts), _BLOCK):
+        looked_at = posts[block : block + _BLOCK]
+        for post in looked_at[_voiced(samples, starts[looked_at], shape)]:
+            around = starts[post - _MIN_FRAMES + 1 : post + _MIN_FRAMES]
+            in_a_row = first_run(_voiced(samples, around, shape), _MIN_FRAMES)
+            if in_a_row is not None:
+                return int(around[in_a_row]) + shape.frame // 2
     return None
 
 
 def _voiced(samples: FloatArray, starts: NDArray[np.int64], shape: _Shape) -> NDArray[np.bool_]:
-    """Whether each frame is loud enough, repeats with a pitch, and is no single line.
+    """Whether each frame is loud enough, is no single line, and repeats with a pitch.
 
-    All three are read off the spectrum inside the band. The autocorrelation of the windowed frame
-    is divided by that of the window, so that a strictly periodic signal has 1 at its period however
-    long that is (Boersma, 1993). A band that ends below half the number of lags needs no more of
-    them, whatever the sample rate is.
+    All three are read off the spectrum inside the band; what fails one is not asked the next. The
+    autocorrelation of the windowed frame is divided by that of the window, so that a strictly
+    periodic signal has 1 at its period however long that is (Boersma, 1993). A band that ends below
+    half the number of lags needs no more of them, whatever the sample rate is.
     """
-    window = np.hanning(shape.frame + 1)[:-1]
-    rows = samples[starts[:, None] + np.arange(shape.frame)]  # [frames, samples]
-    spectrum = np.zeros((len(starts), _NUM_LAGS // 2 + 1))
-    whole = np.abs(np.fft.rfft(rows * window, shape.spectrum, axis=1)) ** 2
-    spectrum[:, shape.bins] = whole[:, shape.bins]
-    correlation = np.fft.irfft(spectrum, _NUM_LAGS, axis=1)
-    of_window = np.fft.irfft(_low_bins(window, shape), _NUM_LAGS)
-    energy = np.maximum(correlation[:, 0], np.finfo(np.float64).tiny)
-    expected = of_window[shape.lags] / of_window[0]
-    periodicity = (correlation[:, shape.lags] / energy[:, None] / expected).max(axis=1)
+    rows = sliding_window_view(samples, shape.frame)[starts]  # [frames, samples]
+    whole = np.fft.rfft(rows * shape.window, shape.spectrum, axis=1)
+    band = np.abs(whole[:, shape.bins]) ** 2
+    total = band.sum(axis=1)
     # A bin and its mirror image: twice the one-sided sum.
-    power = 2 * spectrum.sum(axis=1) / shape.spectrum / np.square(window).sum()
-    is_voiced: NDArray[np.bool_] = (
-        (periodicity >= _MIN_PERIODICITY)
-        & (_line_share(spectrum, shape) <= _MAX_LINE_SHARE)
-        & (power >= LEVEL_RULE.threshold_power)
-    )
+    power = 2 * total / shape.spectrum / np.square(shape.window).sum()
+    is_voiced: NDArray[np.bool_] = power >= LEVEL_RULE.threshold_power
+    is_voiced &= _of_strongest_line(band, shape) <= _MAX_LINE_SHARE * total
+    if not is_voiced.any():
+        return is_voiced
+    spectrum = np.zeros((np.count_nonzero(is_voiced), _NUM_LAGS // 2 + 1))
+    spectrum[:, shape.bins] = band[is_voiced]
+    correlation = np.fft.irfft(spectrum, _NUM_LAGS, axis=1)
+    energy = np.maximum(correlation[:, 0], np.finfo(np.float64).tiny)
+    expected = shape.lags_of_window
+    periodicity = (correlation[:, shape.lags] / energy[:, None] / expected).max(axis=1)
+    is_voiced[is_voiced] = periodicity >= _MIN_PERIODICITY
     return is_voiced
 
 
-def _low_bins(window: NDArray[np.float64], shape: _Shape) -> NDArray[np.float64]:
-    power: NDArray[np.float64] = np.abs(np.fft.rfft(window, shape.spectrum)) ** 2
-    return power[: _NUM_LAGS // 2 + 1]
-
-
-def _line_share(spectrum: NDArray[np.float64], shape: _Shape) -> NDArray[np.float64]:
-    """Share of each frame's power within 60 Hz of its strongest line."""
-    sums = np.concatenate((np.zeros((len(spectrum), 1)), np.cumsum(spectrum, axis=1)), axis=1)
+def _of_strongest_line(band: NDArray[np.float64], shape: _Shape) -> NDArray[np.float64]:
+    """Each frame's power within 60 Hz of its strongest line."""
     half = round(_LINE_HALF_WIDTH_HZ / shape.bin_hz)
-    peak = spectrum.argmax(axis=1)
-    begin, end = np.maximum(peak - half, 0), np.minimum(peak + half + 1, spectrum.shape[1])
-    rows = np.arange(len(spectrum))
-    total = np.maximum(sums[:, -1], np.finfo(np.float64).tiny)
-    share: NDArray[np.float64] = (sums[rows, end] - sums[rows, begin]) / total
-    return share
+    around = band.argmax(axis=1)[:, None] + np.arange(-half, half + 1)
+    is_inside = (around >= 0) & (around < band.shape[1])
+    near = np.take_along_axis(band, np.where(is_inside, around, 0), axis=1)
+    return np.asarray((near * is_inside).sum(axis=1))
 
 
 def _with_its_consonant(samples: FloatArray, sample_rate_hz: int, voiced: int) -> int:

@@ -70,14 +70,13 @@ def _of_point(cohort: pd.DataFrame, settings: ReportSettings) -> Iterator[str]:
 
 def collect_clips(run: StoredRun, wanted: Sequence[str], settings: ReportSettings) -> ClipSet:
     """Encode clips in order until the budget is spent. One that cannot be decoded is left out."""
-    places = {request_id: rank for rank, request_id in enumerate(wanted)}
-    found: dict[str, Clip] = {}
     encoded: dict[str, Clip] = {}
-    for record, payload in run.iter_records():
-        if record.request_id in places and (clip := _encode(record, payload)):
+    for record, payload in run.iter_records(only=wanted):
+        if clip := _encode(record, payload):
             encoded[record.request_id] = clip
+    found: dict[str, Clip] = {}
     spent = 0
-    for request_id in sorted(encoded, key=places.__getitem__):
+    for request_id in (each for each in wanted if each in encoded):
         size = len(encoded[request_id].flac)
         if spent + size <= settings.audio_budget_bytes:
             found[request_id] = encoded[request_id]

@@ -124,17 +124,15 @@ def _score_clips(
     on_progress: Callable[[int, int], None] | None,
 ) -> list[dict[str, Any]]:
     """One row for every selected clip, in the order of the run."""
-    wanted = set(selection.request_ids)
+    num_wanted = len(selection.request_ids)
     engines = {point.point_id: point.engine for point in run.record.points}
     texts = _Texts(run)
     rows: list[dict[str, Any]] = []
-    for record, payload in run.iter_records():
-        if record.request_id not in wanted:
-            continue
+    for record, payload in run.iter_records(only=selection.request_ids):
         row = _score_clip(record, payload, texts.of(record), rules)
         rows.append({**row, "engine": engines[record.point_id]})
         if on_progress is not None:
-            on_progress(len(rows), len(wanted))
+            on_progress(len(rows), num_wanted)
     return rows
 
 

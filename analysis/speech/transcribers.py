@@ -15,7 +15,6 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import resample_poly
 
 from analysis.speech.wer import longest_loop
 from analysis.speech.windows import HeardWord, join_words, plan_windows
@@ -117,6 +116,9 @@ def to_recogniser_rate(samples: Samples, sample_rate_hz: int) -> Samples:
     if sample_rate_hz == RECOGNISER_RATE_HZ:
         return samples
     ratio = Fraction(RECOGNISER_RATE_HZ, sample_rate_hz)
+    # Imported here: it takes a second, and a report whose clips were heard before needs none of it.
+    from scipy.signal import resample_poly
+
     resampled = resample_poly(samples, ratio.numerator, ratio.denominator)
     return np.asarray(resampled, np.float32)
 

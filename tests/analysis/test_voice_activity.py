@@ -65,6 +65,14 @@ def test_low_and_high_voices_are_speech(pitch_hz):
     assert 100 == pytest.approx(speech_ms(samples), abs=3.0)
 
 
+@pytest.mark.parametrize("begin_ms", range(400, 430, 5))
+def test_a_vowel_behind_a_long_hiss_is_found_wherever_it_begins(begin_ms):
+    """Of frames only every sixth is looked at first; a voice may begin at any of them."""
+    samples = clip(hiss(begin_ms), buzz(200), silence(200))
+
+    assert begin_ms == pytest.approx(speech_ms(samples), abs=GRID_MS)
+
+
 @pytest.mark.parametrize("burst_ms", [50, 200, 600])
 @pytest.mark.parametrize("pause_ms", [30, 150])
 def test_a_noise_burst_before_a_pause_is_not_speech(burst_ms, pause_ms):

@@ -304,3 +304,15 @@ def test_any_records_and_payloads_come_back(
         places = {"audio_file": None, "audio_offset": None, "audio_bytes": 0}
         assert replace(stored, **places) == replace(read, **places)
         assert b"".join(payload) == (read_payload or b"")
+
+
+def test_some_requests_are_read_alone_in_the_order_of_the_plan(tmp_path: Path) -> None:
+    """Each with its own chunks and payload, whatever order they were asked for in."""
+    pairs = [(record(index=i, chunks=chunks_of([(10.0 + i, 2)])), bytes([i, i])) for i in range(4)]
+    run = open_run(run_folder(tmp_path, pairs))
+    ids = [stored.request_id for stored, _ in pairs]
+
+    assert [(ids[1], [b"\x01\x01"], 1), (ids[3], [b"\x03\x03"], 1)] == [
+        (found.request_id, [payload], len(found.chunks))
+        for found, payload in run.iter_records(only=[ids[3], ids[1], "another"])
+    ]
