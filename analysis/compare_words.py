@@ -15,7 +15,7 @@ from analysis.compare import (
     MetricDifference,
     RateComparison,
 )
-from analysis.number_words import count, number, rate, share
+from analysis.number_words import NOT_MEASURED, count, number, quantity, rate, share
 from analysis.percentiles import MIN_N_FOR_INTERVAL
 
 __all__ = [
@@ -30,7 +30,6 @@ __all__ = [
     "sentence",
     "signed_words",
     "summary",
-    "value_words",
     "verdict_words",
 ]
 
@@ -199,8 +198,8 @@ def _amount(each: MetricDifference, found: RateComparison) -> str:
         pairs = f"{count(difference.num_pairs, 'request')}, unpaired"
     seeds = count(difference.num_seeds, "seed")
     return (
-        f"{each.statistic} {each.metric} {value_words(difference.first, each)} for {found.first},"
-        f" {value_words(difference.second, each)} for {found.second}, {_gap(each)}"
+        f"{each.statistic} {each.metric} {quantity(difference.first, each.unit)} for {found.first},"
+        f" {quantity(difference.second, each.unit)} for {found.second}, {_gap(each)}"
         f" ({interval_words(each)}; {pairs}, {seeds})"
     )
 
@@ -212,16 +211,11 @@ def _gap(each: MetricDifference) -> str:
     return f"a difference of {signed_words(value, each)}"
 
 
-def value_words(value: float | None, each: MetricDifference) -> str:
-    """One side of a difference, with its unit."""
-    if value is None or math.isinf(value):
-        return "not reached"
-    return f"{100 * value:.1f} %" if each.unit == "share" else f"{value:.1f} {each.unit}"
-
-
 def signed_words(value: float | None, each: MetricDifference) -> str:
     """A difference with its sign."""
-    if value is None or math.isinf(value):
+    if value is None:
+        return NOT_MEASURED
+    if math.isinf(value):
         return "unbounded"
     return f"{100 * value:+.1f} points" if each.unit == "share" else f"{value:+.1f} {each.unit}"
 
@@ -283,7 +277,7 @@ def _difference_row(at: RateComparison, each: MetricDifference) -> DifferenceRow
     found = each.difference
     name = f"{each.statistic} {each.metric}"
     if found.value is None:
-        blanks = ("not measured",) * 2
+        blanks = (NOT_MEASURED,) * 2
         return DifferenceRow(name, rate(at.rate_rps), *blanks, "–", verdict_words(at, each))
     lo, hi = _ends(each)
     range_ = f"{lo}, {hi}" if lo is not None and hi is not None else _open_range(lo, hi)
@@ -292,8 +286,8 @@ def _difference_row(at: RateComparison, each: MetricDifference) -> DifferenceRow
     return DifferenceRow(
         name,
         rate(at.rate_rps),
-        value_words(found.first, each),
-        value_words(found.second, each),
+        quantity(found.first, each.unit),
+        quantity(found.second, each.unit),
         f"{signed_words(found.value, each)} [{range_}]",
         verdict_words(at, each),
     )
@@ -322,7 +316,7 @@ def means_words(found: Decomposition) -> str:
         f"Of {found.total_ms:+.1f} ms on average over {count(found.num_pairs, 'pair')} heard on"
         f" both sides, {found.first_playable_ms:+.1f} ms come from the first playable chunk"
         f" (speed), {found.leading_silence_ms:+.1f} ms from leading silence (trimming) and"
-        f" {found.stalls_ms:+.1f} ms from stalls."
+        f" {found.stalls_ms:+.1f} ms from the player standing still."
     )
 
 
@@ -334,8 +328,8 @@ def _others(found: RateComparison) -> Iterator[str]:
             continue
         yield (
             f"{found.second} is {each.finding.value} in {each.statistic} {each.metric}:"
-            f" {value_words(each.difference.first, each)} to"
-            f" {value_words(each.difference.second, each)}."
+            f" {quantity(each.difference.first, each.unit)} to"
+            f" {quantity(each.difference.second, each.unit)}."
         )
 
 

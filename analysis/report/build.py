@@ -33,6 +33,7 @@ from analysis.report.speech_view import speech_table, wer_cell
 from analysis.report.terms import GENERAL_TERMS, OUTCOME_DEFINITIONS
 from analysis.report.words import (
     NOT_MEASURED,
+    num_hits,
     number,
     percentile_note,
     point_value,
@@ -210,7 +211,7 @@ def _successes(raw: Mapping[str, Any]) -> str:
 def _failures(found: PointValue | None) -> Cell:
     if found is None or found.value is None:
         return Cell(NOT_MEASURED)
-    num_failed = round(found.value * found.n)
+    num_failed = num_hits(found)
     tone = Tone.BAD if num_failed else Tone.NONE
     return Cell(f"{num_failed} of {found.n}", found.value, share(found.value), tone)
 

@@ -40,7 +40,7 @@ __all__ = [
     "ttfa_over_time_chart",
 ]
 
-PARTS = ("connect", "server wait", "leading silence", "stall before sound")
+PARTS = ("connect", "server wait", "leading silence", "player standing still")
 _TITLES = {"audible_ttfa": "audible TTFA", "audible_received": "first sound received"}
 # More dots than this are no easier to read, only slower to draw.
 _MAX_DOTS = 1500

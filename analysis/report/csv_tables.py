@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator
 
 from analysis.report.model import PointView, ReportModel
-from analysis.report.words import point_value
+from analysis.report.words import num_hits, point_value
 
 __all__ = ["render_csv"]
 
@@ -56,7 +56,7 @@ def _rows(point: PointView) -> Iterator[list[object]]:
 
 def _num_failed(point: PointView) -> int | str:
     found = point_value(point.raw, "failure_rate")
-    return "" if found is None or found.value is None else round(found.value * found.n)
+    return "" if found is None or found.value is None else num_hits(found)
 
 
 def _safe(cell: object) -> object:

@@ -10,6 +10,7 @@ from typing import Any
 from analysis.capacity import Capacity, CapacityStatus
 from analysis.cost import Pricing, cost_at_capacity
 from analysis.metrics import PointValue
+from analysis.number_words import quantity
 from analysis.report.model import (
     Cell,
     Decision,
@@ -24,6 +25,7 @@ from analysis.report.target import Target, choose_target
 from analysis.report.words import (
     NOT_MEASURED,
     count,
+    num_hits,
     number,
     offered_note,
     point_value,
@@ -102,18 +104,25 @@ def _reasons(engines: Sequence[EngineView]) -> tuple[str, ...]:
 
 
 def reason_words(reasons: Sequence[Mapping[str, Any]]) -> str:
-    """`dispatch lag: 12.1 (limit 5) – give the client its own cores`, for reasons of one kind."""
+    """`dispatch lag p99: 12.1 ms (limit 5 ms) – give it more CPU`, for reasons of one kind."""
     first = reasons[0]
-    text = str(first["code"]).replace("_", " ")
+    code, unit = str(first["code"]), ""
+    if code.endswith("_ms"):
+        code, unit = code.removesuffix("_ms"), "ms"
+    elif code.endswith("_share"):
+        unit = "share"
+    text = code.replace("_", " ")
     values = [reason["value"] for reason in reasons if reason["value"] is not None]
     if values and all(isinstance(value, int | float) for value in values):
-        low, high = number(min(values)), number(max(values))
+        low, high = quantity(min(values), unit), quantity(max(values), unit)
         text += f": {low}" if low == high else f": {low} to {high}"
     elif values:
         text += f": {', '.join(dict.fromkeys(map(str, values)))}"
     limit = first["limit"]
-    if limit is not None:
-        text += f" (limit {number(limit) if isinstance(limit, int | float) else limit})"
+    if isinstance(limit, int | float):
+        text += f" (limit {quantity(limit, unit)})"
+    elif limit is not None:
+        text += f" (expected {limit})"
     return f"{text} – {first['remedy']}" if first["remedy"] else text
 
 
@@ -128,7 +137,7 @@ def _failures(engines: Sequence[EngineView], slo: Slo) -> Decision:
             if each is not None and each.value is not None
         ]
         total = sum(each.n for _, each in rates)
-        num_failed = sum(_hits(each) for _, each in rates)
+        num_failed = sum(num_hits(each) for _, each in rates)
         if not total:
             findings.append(Finding(engine.name, Cell(NOT_MEASURED)))
             continue
@@ -137,7 +146,9 @@ def _failures(engines: Sequence[EngineView], slo: Slo) -> Decision:
             findings.append(Finding(engine.name, Cell(text, 0.0, tone=Tone.GOOD)))
             continue
         worst_rps, worst = max(rates, key=lambda item: item[1].value or 0.0)
-        note = f"{share_of(_hits(worst), worst.n)} at {rate(worst_rps)}" if len(rates) > 1 else ""
+        note = (
+            f"{share_of(num_hits(worst), worst.n)} at {rate(worst_rps)}" if len(rates) > 1 else ""
+        )
         is_beyond = (worst.value or 0.0) > slo.failure_rate
         tone = Tone.BAD if is_beyond else Tone.WARN
         text = f"{share_of(num_failed, total)} failed"
@@ -145,10 +156,6 @@ def _failures(engines: Sequence[EngineView], slo: Slo) -> Decision:
     question = "Do requests fail?"
     details = tuple(_error_lines(engines))
     return _decision(question, findings, term="failure_rate", details=details, is_open=True)
-
-
-def _hits(found: PointValue) -> int:
-    return round((found.value or 0.0) * found.n)
 
 
 def _error_lines(engines: Sequence[EngineView]) -> Iterator[str]:
@@ -179,7 +186,7 @@ def _wait(engines: Sequence[EngineView], target: Target, slo: Slo) -> Decision:
             parts.append(f"received p95 {received.p95.text}")
         failed = point_value(view.raw, "failure_rate")
         if failed is not None:
-            parts.append(f"failed {share_of(_hits(failed), failed.n)}")
+            parts.append(f"failed {share_of(num_hits(failed), failed.n)}")
         parts.append(offered_note(view.rate_rps, view.raw))
         note = "; ".join(part for part in parts if part)
         tone = _wait_tone(metric, failed, slo)
@@ -259,8 +266,7 @@ def _gaps(engines: Sequence[EngineView], target: Target, slo: Slo, start_rule: s
         view = engine.over_seeds(target.rate_rps)
         found = point_value(view.raw, "underrun_rate") if view else None
         if view is None or found is None or found.value is None:
-            note = "replies come in one chunk, so nothing can run dry"
-            findings.append(Finding(engine.name, Cell("not applicable", note=note)))
+            findings.append(Finding(engine.name, _no_continuity(view)))
             continue
         needed, length = (
             point_value(view.raw, name) for name in ("start_delay_for_1_percent", "underrun_length")
@@ -270,11 +276,7 @@ def _gaps(engines: Sequence[EngineView], target: Target, slo: Slo, start_rule: s
             parts.append(f"median of their longest gaps {number(length.value, 'ms')}")
         delay = number(needed.value if needed else None, "ms")
         parts.append(f"start delay for ≤ 1 % gaps: {delay}")
-        # Zero of a handful does not show that at most 1 % stutter; only the interval can.
-        is_shown = found.hi is not None and found.hi <= slo.underrun_rate
-        tone = Tone.GOOD if is_shown else Tone.NONE
-        if found.value > slo.underrun_rate:
-            tone = Tone.BAD
+        tone = _share_tone(found.value, found.hi, slo.underrun_rate)
         text = f"{view.underruns.text} of replies stutter"
         findings.append(Finding(engine.name, Cell(text, found.value, "; ".join(parts), tone)))
     note = f"Start rule of the player: {start_rule}. A gap is at least 1 ms long."
@@ -282,14 +284,29 @@ def _gaps(engines: Sequence[EngineView], target: Target, slo: Slo, start_rule: s
     return _decision(question, findings, note, term="underrun")
 
 
+def _share_tone(value: float, hi: float | None, limit: float) -> Tone:
+    """Zero of a handful does not show that at most 1 % stutter; only the interval can."""
+    if value > limit:
+        return Tone.BAD
+    return Tone.GOOD if hi is not None and hi <= limit else Tone.NONE
+
+
+def _no_continuity(view: RateView | None) -> Cell:
+    """Why nothing is known of gaps at a rate."""
+    failed = None if view is None else point_value(view.raw, "failure_rate")
+    if failed is None or failed.value is None or failed.value == 1:
+        return Cell(NOT_MEASURED, note="no reply was heard at this rate")
+    return Cell("not applicable", note="no reply came in several chunks of known length")
+
+
 def _speech(engines: Sequence[EngineView], slo: Slo) -> Decision:
     findings = []
     for engine in engines:
         value = engine.wer.value
-        if value is None:
+        if value is None or engine.speech is None:
             findings.append(Finding(engine.name, engine.wer))
             continue
-        tone = Tone.GOOD if value <= slo.wer else Tone.BAD
+        tone = _share_tone(value, engine.speech["hi"], slo.wer)
         cell = Cell(f"WER {engine.wer.text}", value, engine.wer.note, tone)
         findings.append(Finding(engine.name, cell))
     return _decision("Is it speech, and the right words?", findings, term="wer")

@@ -11,7 +11,7 @@ from typing import Any
 from analysis.evidence import VOLATILE
 from analysis.metrics.delivery import COALESCED_GAP_MS
 from analysis.report.model import Fact
-from analysis.report.words import count
+from analysis.report.words import count, rate, share
 from engines.installing import install_command
 from harness.records import RunKind, RunRecord, RunStatus
 
@@ -56,7 +56,7 @@ def _arrivals(metrics: Mapping[str, Any], run: RunRecord | None) -> str:
     words = f"{arrivals.get('process', 'planned')}, "
     words += count(len(rates), "rate")
     if rates:
-        words += f" from {rates[0]:.3g}/s to {rates[-1]:.3g}/s" if len(rates) > 1 else ""
+        words += f" from {rate(rates[0])} to {rate(rates[-1])}" if len(rates) > 1 else ""
     return f"{words}, seed{'' if len(seeds) == 1 else 's'} {', '.join(map(str, seeds))}"
 
 
@@ -169,13 +169,13 @@ def _coalesced(metrics: Mapping[str, Any]) -> Iterator[str]:
     """Who delivered in bursts: short gaps between chunks then say nothing good about a server."""
     found: dict[str, list[tuple[float, float]]] = {}
     for point in metrics["points"]:
-        share, size = (_median(point, name) for name in ("coalesced_share", "bytes_per_read"))
-        if share is not None and size is not None and share >= _COALESCED_SHARE:
-            found.setdefault(point["engine"], []).append((share, size))
+        part, size = (_median(point, name) for name in ("coalesced_share", "bytes_per_read"))
+        if part is not None and size is not None and part >= _COALESCED_SHARE:
+            found.setdefault(point["engine"], []).append((part, size))
     for engine, points in found.items():
-        share, size = max(points)
+        part, size = max(points)
         yield (
-            f"{engine}: coalesced: in the median reply up to {share:.0%} of the gaps between "
+            f"{engine}: coalesced: in the median reply up to {share(part)} of the gaps between "
             f"chunks are under {COALESCED_GAP_MS:g} ms ({size:,.0f} bytes per read, "
             f"{count(len(points), 'point')}). Chunks were held back and came in bursts: look at "
             "first sound and stalls, a short gap is no merit here."

@@ -15,6 +15,7 @@ from analysis.report.markup import Markup, data_block, el
 from analysis.report.model import ReportModel
 from analysis.report.page import page_markup
 from analysis.report.tables import RunTables
+from analysis.report.words import count
 
 __all__ = ["PageData", "render_html"]
 
@@ -95,7 +96,8 @@ def _clips_note(clips: ClipSet) -> str:
     if not clips.num_wanted:
         return "No audio is in this page."
     note = (
-        f"{len(clips.clips)} clips are in this page: the worst and some median ones of each point"
+        f"In this page: {count(len(clips.clips), 'clip')}, the worst and some median ones of each"
+        " point"
     )
     if clips.num_left_out:
         note += f"; {clips.num_left_out} more did not fit the size budget"

@@ -208,7 +208,7 @@ def folded(title: str, *children: object) -> Markup:
 
 
 def speech_section(model: ReportModel) -> Markup:
-    """Word error rates."""
+    """Word error rates against rate, and what is behind them."""
     chart = share_chart(model.engines, "wer", title="Word error rate", chart_id="wer")
     return page_section(
         "speech",
@@ -336,8 +336,8 @@ def _legend_of(marks: Iterable[Any]) -> Markup:
 # -- tables ---------------------------------------------------------------------------------------
 
 
-def table_markup(table: Table) -> Markup | None:
-    """A table that scrolls by itself where the screen is narrow; None where it has no rows."""
+def table_markup(table: Table) -> Markup:
+    """A table that scrolls by itself where the screen is narrow; without rows its caption alone."""
     if not table.rows:
         return el("p", table.caption, cls="lead")
     head = [

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from analysis.report.model import Cell, Column, EngineView, Table, Tone
-from analysis.report.words import NOT_MEASURED, interval_share, share
+from analysis.report.words import NOT_MEASURED, count, interval_share, share
 
 __all__ = ["speech_table", "wer_cell"]
 
@@ -33,7 +33,9 @@ def wer_cell(speech: Mapping[str, Any] | None) -> Cell:
         reason = str(speech["reason"])
         return Cell(NOT_MEASURED, note=_NOBODY if reason == "nobody listened" else reason)
     interval = interval_share(speech["lo"], speech["hi"])
-    return Cell(share(speech["value"]), speech["value"], f"{interval}, {speech['n']} clips")
+    return Cell(
+        share(speech["value"]), speech["value"], f"{interval}, {count(speech['n'], 'clip')}"
+    )
 
 
 def speech_table(engines: Sequence[EngineView]) -> Table:
@@ -54,10 +56,10 @@ def speech_table(engines: Sequence[EngineView]) -> Table:
 def _row(name: str, speech: Mapping[str, Any]) -> tuple[Cell, ...]:
     edits = f"{speech['substitutions']} / {speech['deletions']} / {speech['insertions']}"
     left_out = ", ".join(
-        f"{count} {status.replace('_', ' ')}" for status, count in speech["not_scored"].items()
+        f"{num} {status.replace('_', ' ')}" for status, num in speech["not_scored"].items()
     )
     guards = ", ".join(
-        f"{count} {guard.replace('_', ' ')}" for guard, count in speech["guards"].items()
+        f"{num} {guard.replace('_', ' ')}" for guard, num in speech["guards"].items()
     )
     of_all = f" of {speech['candidates']}" if speech["candidates"] is not None else ""
     return (

@@ -17,7 +17,6 @@ from analysis.report.scales import LinearScale, Scale, linear_scale, log_scale, 
 __all__ = [
     "Axis",
     "Band",
-    "Bars",
     "Chart",
     "Dots",
     "Line",
@@ -86,16 +85,6 @@ class Missing:
 
 
 @dataclass(frozen=True, slots=True)
-class Bars:
-    """Vertical bars from zero, at most one series a chart."""
-
-    points: tuple[Point, ...]
-    series: int
-    label: str = ""
-    width: float = 0.7  # in units of x
-
-
-@dataclass(frozen=True, slots=True)
 class Stack:
     """Horizontal bars, one a row, made of parts in order. `total` is printed at the end."""
 
@@ -110,10 +99,9 @@ class Rule:
 
     at: float
     label: str
-    is_vertical: bool = False
 
 
-Mark = Line | Band | Dots | Missing | Bars | Rule
+Mark = Line | Band | Dots | Missing | Rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +186,7 @@ def _scale(axis: Axis, values: list[float], start: float, stop: float) -> Scale:
 def _values(marks: Iterable[Mark], *, is_x: bool) -> Iterable[float]:
     for mark in marks:
         if isinstance(mark, Rule):
-            if mark.is_vertical == is_x:
+            if not is_x:
                 yield mark.at
         elif isinstance(mark, Missing):
             if is_x:
@@ -246,6 +234,11 @@ def _text(x: float, y: float, text: str, css: str, anchor: str) -> str:
 # -- marks ------------------------------------------------------------------------------------
 
 
+def _series(number: int) -> str:
+    """The class with its colour; engines beyond the palette take it from the start again."""
+    return f"s{number % len(DASHES)}"
+
+
 def _line(mark: Line, plot: _Plot) -> str:
     if not mark.points:
         return ""
@@ -266,7 +259,7 @@ def _line(mark: Line, plot: _Plot) -> str:
         if mark.has_markers or len(mark.points) == 1  # alone it has no line to be seen by
         else ""
     )
-    return f'<g class="s{mark.series % len(DASHES)}">{intervals}{path}{markers}</g>'
+    return f'<g class="{_series(mark.series)}">{intervals}{path}{markers}</g>'
 
 
 def _interval(point: Point, plot: _Plot) -> str:
@@ -302,13 +295,13 @@ def _band(mark: Band, plot: _Plot) -> str:
         return ""
     upper = [f"{plot.x(point.x):.1f} {plot.y(hi):.1f}" for point, _, hi in ends]
     lower = [f"{plot.x(point.x):.1f} {plot.y(lo):.1f}" for point, lo, _ in reversed(ends)]
-    return f'<path class="band s{mark.series}" d="M{"L".join(upper + lower)}Z"/>'
+    return f'<path class="band {_series(mark.series)}" d="M{"L".join(upper + lower)}Z"/>'
 
 
 def _dots(mark: Dots, plot: _Plot) -> str:
     # One path of zero-length round strokes: a tenth of the bytes of one circle a point.
     places = "".join(f"M{plot.x(p.x):.1f} {plot.y(p.y):.1f}h0" for p in mark.points)
-    return f'<path class="dots s{mark.series}" d="{places}"/>' if places else ""
+    return f'<path class="dots {_series(mark.series)}" d="{places}"/>' if places else ""
 
 
 def _missing(mark: Missing, plot: _Plot) -> str:
@@ -317,33 +310,14 @@ def _missing(mark: Missing, plot: _Plot) -> str:
     places = "".join(f"M{plot.x(x) - 4:.1f} {_TOP + 1}l8 8m0 -8l-8 8" for x in mark.xs)
     # Above the crosses, so that none can lie on it.
     note = _text(_LEFT + 4, _TOP - 4, mark.label, "note", "start") if mark.label else ""
-    return f'<path class="missing s{mark.series}" d="{places}"/>{note}'
-
-
-def _bars(mark: Bars, plot: _Plot) -> str:
-    floor = plot.y(0.0)
-    half = abs(plot.x(mark.width) - plot.x(0.0)) / 2
-    bars = "".join(
-        f'<rect x="{plot.x(p.x) - half:.1f}" y="{plot.y(p.y):.1f}" width="{2 * half:.1f}"'
-        f' height="{max(0.0, floor - plot.y(p.y)):.1f}"/>'
-        for p in mark.points
-    )
-    intervals = "".join(_interval(point, plot) for point in mark.points)
-    return f'<g class="bars s{mark.series}">{bars}</g><g class="ink">{intervals}</g>'
+    return f'<path class="missing {_series(mark.series)}" d="{places}"/>{note}'
 
 
 def _rule(mark: Rule, plot: _Plot) -> str:
-    if mark.is_vertical:
-        x = plot.x(mark.at)
-        path = f"M{x:.1f} {_TOP}V{_HEIGHT - _BOTTOM}"
-        return f'<path class="rule" d="{path}"/>' + _text(
-            x + 4, _TOP + 10, mark.label, "note", "start"
-        )
     y = plot.y(mark.at)
     path = f"M{_LEFT} {y:.1f}H{_WIDTH - _RIGHT}"
-    return f'<path class="rule" d="{path}"/>' + _text(
-        _WIDTH - _RIGHT - 2, y - 4, mark.label, "note", "end"
-    )
+    name = _text(_WIDTH - _RIGHT - 2, y - 4, mark.label, "note", "end")
+    return f'<path class="rule" d="{path}"/>{name}'
 
 
 _MARKS: dict[type, Callable[..., str]] = {
@@ -351,7 +325,6 @@ _MARKS: dict[type, Callable[..., str]] = {
     Band: _band,
     Dots: _dots,
     Missing: _missing,
-    Bars: _bars,
     Rule: _rule,
 }
 
@@ -359,7 +332,7 @@ _MARKS: dict[type, Callable[..., str]] = {
 def legend_key(mark: Line | Dots) -> str:
     """A small picture of a mark, to stand before its name; it says nothing to a screen reader."""
     if isinstance(mark, Dots):
-        inner = f'<path class="dots s{mark.series % len(DASHES)}" d="M9 7h0M17 7h0M25 7h0"/>'
+        inner = f'<path class="dots {_series(mark.series)}" d="M9 7h0M17 7h0M25 7h0"/>'
     else:
         scale = LinearScale(0, 34, 0, 34)
         plot = _Plot(scale, LinearScale(0, 14, 0, 14))
@@ -368,7 +341,7 @@ def legend_key(mark: Line | Dots) -> str:
         inner = _line(line, plot)
         if mark.has_markers:
             marker = _marker(Point(17, 7), plot, mark.series)
-            inner += f'<g class="s{mark.series % len(DASHES)}">{marker}</g>'
+            inner += f'<g class="{_series(mark.series)}">{marker}</g>'
     return f'<svg viewBox="0 0 34 14" aria-hidden="true">{inner}</svg>'
 
 

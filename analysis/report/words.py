@@ -17,6 +17,7 @@ __all__ = [
     "count",
     "interval_share",
     "minute",
+    "num_hits",
     "number",
     "offered_note",
     "percentile_note",
@@ -53,11 +54,15 @@ def offered_note(rate_rps: float, measured: Mapping[str, Any]) -> str:
 
 
 def share_cell(found: PointValue | None) -> Cell:
-    """A share of a point with its interval; what it does not apply to is said, not hidden."""
+    """A share of a point with its interval."""
     if found is None or found.value is None:
-        missing = f"not applicable to {found.missing}" if found and found.missing else ""
-        return Cell(NOT_MEASURED, note=missing)
+        return Cell(NOT_MEASURED)
     return Cell(share(found.value), found.value, interval_share(found.lo, found.hi))
+
+
+def num_hits(found: PointValue) -> int:
+    """How many of n a share is; metrics.json has the share alone."""
+    return round((found.value or 0.0) * found.n)
 
 
 def value_cell(found: PointValue | None, unit: str) -> Cell:

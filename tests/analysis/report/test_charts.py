@@ -33,7 +33,7 @@ def engine(loaded, name):
 
 
 def test_curve_has_a_point_for_every_reached_rate(loaded):
-    """And a triangle for every other one: together all rates, none twice."""
+    """And a cross for every other one: together all rates, none twice."""
     for each in loaded.model.engines:
         found = curve(each, read_percentile("audible_ttfa", 95))
 

@@ -55,7 +55,7 @@ def test_delivery_in_bursts_is_reported_as_worse_and_named(tmp_path: Path):
     )
     assert relayed["gap_median"]["p50"]["value"] < direct["gap_median"]["p50"]["value"]
     assert {0.0} == {m["underrun_rate"]["value"]["value"] for m in (direct, relayed)}
-    assert "coalesced: in the median reply up to 95% of the gaps" in relayed_md
+    assert "coalesced: in the median reply up to 94.7 % of the gaps" in relayed_md
     assert "coalesced: in the median reply" in relayed_html
     assert not any("coalesced:" in page for page in (direct_md, direct_html))
 

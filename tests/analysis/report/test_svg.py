@@ -14,7 +14,6 @@ from analysis.report.scales import LinearScale, linear_scale, log_scale, tick_la
 from analysis.report.svg import (
     Axis,
     Band,
-    Bars,
     Chart,
     Dots,
     Line,
@@ -84,14 +83,30 @@ def test_chart_is_well_formed_and_named_for_screen_readers():
         Band((Point(1, 2, 1, 3), Point(2, 4, 3, 5)), 0),
         Dots((Point(1, 1),), 2),
         Missing((1.5,), 1, "not reached"),
-        Bars((Point(1, 2),), 0),
         Rule(2.0, "limit"),
-        Rule(1.0, "here", is_vertical=True),
     )
     root = ET.fromstring(render_svg(chart(*marks)))
 
     assert ("img", "id-title id-desc") == (root.get("role"), root.get("aria-labelledby"))
     assert ["Title", "words"] == [root[0].text, root[1].text]
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        Line((Point(1, 2, 1, 3), Point(2, 4)), 7),
+        Band((Point(1, 2, 1, 3), Point(2, 4, 3, 5)), 7),
+        Dots((Point(1, 1),), 7),
+        Missing((1.5,), 7),
+    ],
+    ids=lambda mark: type(mark).__name__,
+)
+def test_engine_beyond_the_palette_has_a_colour(mark):
+    """The eighth of several runs takes the second one again."""
+    drawn = render_svg(chart(mark))
+
+    assert re.search(r'class="[^"]*\bs1"', drawn)
+    assert "s7" not in drawn
 
 
 def test_texts_of_a_chart_are_escaped():
@@ -103,7 +118,7 @@ def test_texts_of_a_chart_are_escaped():
 
 
 def test_unreached_values_get_a_band_above_the_plot():
-    """A triangle at the top, with the words, and never a height that looks like a number."""
+    """A cross at the top, with the words, and never a height that looks like a number."""
     root = ET.fromstring(
         render_svg(chart(Line((Point(1, 5),), 0), Missing((2,), 0, "not reached")))
     )
