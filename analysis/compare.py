@@ -24,6 +24,7 @@ from analysis.evidence import (
     machine_differences,
 )
 from analysis.metrics import Better, registry
+from analysis.number_words import count
 from analysis.pairing import (
     PointPair,
     Values,
@@ -49,6 +50,7 @@ __all__ = [
     "RateComparison",
     "compare",
     "condition_differences",
+    "contenders",
     "contenders_of",
     "supported",
 ]
@@ -179,12 +181,20 @@ def contenders_of(
         RunFolderError, RulesError: a path is neither a run nor a baseline.
         NotComparableError: fewer than two engines in all.
     """
-    runs = [load_evidence(path, settings=settings) for path in paths]
+    return contenders([load_evidence(path, settings=settings) for path in paths])
+
+
+def contenders(runs: Sequence[RunEvidence]) -> list[Contender]:
+    """The same of runs that were read already.
+
+    Raises:
+        NotComparableError: fewer than two engines in all.
+    """
     engines = [(run, engine) for run in runs for engine in run.engines]
     if len(engines) < 2:
         raise NotComparableError(
-            f"{', '.join(map(str, paths))}: holds {len(engines)} engine, a comparison needs two;"
-            " name a second run"
+            f"{', '.join(run.source for run in runs)}: {count(len(engines), 'engine')} in all, a"
+            " comparison needs two; name a second run"
         )
     is_named_twice = len({engine for _, engine in engines}) < len(engines)
     return [
@@ -193,13 +203,11 @@ def contenders_of(
     ]
 
 
-def compare(
-    contenders: Sequence[Contender], *, is_forced: bool = False, seed: int = 0
-) -> Comparison:
+def compare(of: Sequence[Contender], *, is_forced: bool = False, seed: int = 0) -> Comparison:
     """Hold every contender against the first.
 
     Args:
-        contenders: at least two.
+        of: at least two contenders.
         is_forced: compare also what differs in load, prompts or reading; requests are then paired
             only where their prompts agree.
         seed: of the resampling.
@@ -207,10 +215,10 @@ def compare(
     Raises:
         NotComparableError: the runs differ in what must be alike, or have no rate in common.
     """
-    first = contenders[0]
-    notes = [f"{each.label}: {SIMULATED_NOTE}" for each in contenders if each.run.is_simulated]
+    first, *others = of
+    notes = [f"{each.label}: {SIMULATED_NOTE}" for each in of if each.run.is_simulated]
     rates: list[RateComparison] = []
-    for second in contenders[1:]:
+    for second in others:
         is_about_text = _is_text_comparison(first.run, second.run)
         differing = condition_differences(first.run, second.run)
         if differing and not is_forced:
@@ -230,7 +238,7 @@ def compare(
                 f" {_rates(first)} and {_rates(second)}"
             )
         rates.extend(found)
-    return Comparison(tuple(c.label for c in contenders), tuple(notes), tuple(rates))
+    return Comparison(tuple(each.label for each in of), tuple(notes), tuple(rates))
 
 
 def condition_differences(first: RunEvidence, second: RunEvidence) -> list[str]:

@@ -390,9 +390,9 @@ def comparison_markdown(found: Comparison) -> str:
     lines = [f"# {' against '.join(found.contenders)}"]
     for pair in pairs_of(found):
         lines += ["", f"**{summary(pair)}**", "", f"## {pair.second} against {pair.first}", ""]
-        lines += [f"| metric | rate | {pair.first} | {pair.second} | difference | verdict |"]
-        lines += ["|:--|--:|--:|--:|--:|:--|"]
-        lines += [f"| {' | '.join(astuple(row))} |" for row in difference_rows(pair)]
+        head = ("metric", "rate", pair.first, pair.second, "difference", "verdict")
+        lines += [_table_row(head), "|:--|--:|--:|--:|--:|:--|"]
+        lines += [_table_row(astuple(row)) for row in difference_rows(pair)]
         lines += ["", "<details><summary>Rate by rate</summary>", ""]
         lines += [f"- {sentence(at)}" for at in pair.rates]
         lines += ["", "</details>"]
@@ -400,3 +400,8 @@ def comparison_markdown(found: Comparison) -> str:
         lines += ["", "What differs between the runs:", ""]
         lines.extend(f"- {note}" for note in found.notes)
     return "\n".join(lines) + "\n"
+
+
+def _table_row(texts: Sequence[str]) -> str:
+    """Folders may be named with what parts columns."""
+    return f"| {' | '.join(text.replace('|', '/') for text in texts)} |"

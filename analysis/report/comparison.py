@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from analysis.compare import Comparison, compare, contenders_of
+from analysis.compare import Comparison, compare, contenders
 from analysis.errors import RunDataError
 from analysis.report.compared import compared_section, merge_or_revert, summary_markup
 from analysis.report.markup import Markup, el
@@ -15,7 +15,7 @@ from analysis.report.page import page_markup, page_section
 from analysis.report.render import Report, load_report
 from analysis.report.sections import card_markup, header, legend_markup, table_markup
 from analysis.report.settings import ReportSettings
-from analysis.report.side_by_side import caveats, curves_markup, merge_engines
+from analysis.report.side_by_side import caveats, common_head, curves_markup, merge_engines
 from analysis.view import AnalysisSettings
 
 __all__ = ["ComparedRuns", "load_comparison", "write_comparison"]
@@ -51,15 +51,12 @@ def load_comparison(
         RunFolderError, RunDataError: no readable run.
     """
     settings = settings or ReportSettings()
-    contenders = contenders_of(paths, settings=analysis)
-    found = compare(contenders, is_forced=is_forced, seed=seed)
-    return ComparedRuns(
-        found,
-        tuple(
-            load_report(path, settings=replace(settings, title=path.name), analysis=analysis)
-            for path in paths
-        ),
+    reports = tuple(
+        load_report(path, settings=replace(settings, title=path.name), analysis=analysis)
+        for path in paths
     )
+    opponents = contenders([report.evidence for report in reports])
+    return ComparedRuns(compare(opponents, is_forced=is_forced, seed=seed), reports)
 
 
 def write_comparison(compared: ComparedRuns, out: Path) -> Path:
@@ -68,11 +65,9 @@ def write_comparison(compared: ComparedRuns, out: Path) -> Path:
     Raises:
         RunDataError: `out` cannot be written.
     """
-    found, models = compared.found, [report.model for report in compared.reports]
-    title = " against ".join(found.contenders)
-    mixed = next((model for model in models if model.is_simulated), models[0])
-    top = header(replace(mixed, title=title, notes=()))
-    text = page_markup(title, _body(found, models), top=[top])
+    models = [report.model for report in compared.reports]
+    head = common_head(models, " against ".join(compared.found.contenders))
+    text = page_markup(head.title, _body(compared.found, models, head), top=[header(head)])
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(text, encoding="utf-8")
@@ -81,9 +76,8 @@ def write_comparison(compared: ComparedRuns, out: Path) -> Path:
     return out
 
 
-def _body(found: Comparison, models: Sequence[ReportModel]) -> list[Markup]:
+def _body(found: Comparison, models: Sequence[ReportModel], head: ReportModel) -> list[Markup]:
     engines = merge_engines(models) if len(models) > 1 else models[0].engines
-    mixed = next((model for model in models if model.is_simulated), models[0])
     warnings = [*found.notes, *caveats(models)]
     parts = [
         page_section(
@@ -92,17 +86,17 @@ def _body(found: Comparison, models: Sequence[ReportModel]) -> list[Markup]:
             summary_markup(found),
             el("ul", card_markup(merge_or_revert(found)), cls="cards"),
         ),
-        compared_section(found, mixed),
-        page_section("curves", "Curves", legend_markup(engines), curves_markup(engines, mixed)),
-        page_section("points", "Every point", *(_points(model) for model in models)),
+        compared_section(found, head),
+        page_section("curves", "Curves", legend_markup(engines), curves_markup(engines, head)),
+        page_section("points", "Every point", *map(_points, models)),
     ]
     if warnings:
         items = el("ul", *(el("li", text) for text in warnings))
-        parts.append(page_section("caveats", "What could explain a difference", items))
+        parts.append(page_section("caveats", "What to read it with", items))
     return parts
 
 
-def _points(model: ReportModel) -> Markup | None:
+def _points(model: ReportModel) -> Markup:
     """A run's table of points under the name of the run."""
     table = model.points_table
     return table_markup(replace(table, caption=f"{model.title}: {table.caption}"))

@@ -14,9 +14,9 @@ from analysis.report.facts import is_identity
 from analysis.report.markup import Markup, el, join
 from analysis.report.model import Cell, Column, EngineView, ReportModel, Table
 from analysis.report.sections import figure_markup, legend_markup, table_markup
+from harness.records import RunStatus
 
-__all__ = ["caveats", "curves_markup", "merge_engines", "side_by_side"]
-
+__all__ = ["caveats", "common_head", "curves_markup", "merge_engines", "side_by_side"]
 
 _NO_TEST = (
     "Curves side by side are no test: whether a difference is real is what `earwitness compare`"
@@ -34,14 +34,32 @@ def merge_engines(models: Sequence[ReportModel]) -> tuple[EngineView, ...]:
     return tuple(replace(engine, series=number) for number, engine in enumerate(named))
 
 
+def common_head(models: Sequence[ReportModel], title: str) -> ReportModel:
+    """What the head of a common page may say: what holds for every run, and the worst of the rest.
+
+    What it leaves out is among the `caveats`.
+    """
+    first, *others = models
+    is_shared = {fact: all(fact in each.conditions for each in others) for fact in first.conditions}
+    incomplete = (each.status for each in models if each.status != RunStatus.COMPLETE)
+    return replace(
+        first,
+        title=title,
+        is_simulated=any(each.is_simulated for each in models),
+        status=next(incomplete, first.status),
+        created_utc="" if others else first.created_utc,
+        conditions=tuple(fact for fact, holds in is_shared.items() if holds),
+        notes=(),
+    )
+
+
 def side_by_side(models: Sequence[ReportModel]) -> Markup:
     """The common page of some runs."""
     engines = merge_engines(models)
-    mixed = next((model for model in models if model.is_simulated), models[0])
     return join(
         el("ul", el("li", _NO_TEST), *(el("li", text) for text in caveats(models)), cls="banner"),
         legend_markup(engines),
-        curves_markup(engines, mixed),
+        curves_markup(engines, common_head(models, "")),
         table_markup(_points(models)),
     )
 
@@ -58,7 +76,7 @@ def curves_markup(engines: Sequence[EngineView], model: ReportModel) -> Markup:
 
 
 def caveats(models: Sequence[ReportModel]) -> tuple[str, ...]:
-    """What must be the same for a comparison to mean anything, where it is not."""
+    """What a comparison must be read with: what differs between the runs, and each one's notes."""
     found = []
     if len({model.is_simulated for model in models}) > 1:
         found.append("Measured and simulated runs are mixed; a model's numbers are no measurement.")
@@ -72,6 +90,7 @@ def caveats(models: Sequence[ReportModel]) -> tuple[str, ...]:
         if len(texts) > 1:
             found.append(f"{name} differs ({' / '.join(sorted(texts))}): {why}.")
     found += [f"The machines differ in {text}." for text in _machine_differences(models)]
+    found += [f"{model.title}: {note}" for model in models for note in model.notes]
     return tuple(found)
 
 

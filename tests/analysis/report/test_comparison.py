@@ -13,8 +13,9 @@ from analysis.report import load_report, render
 from analysis.report.compared import difference_chart, difference_table, merge_or_revert
 from analysis.report.comparison import load_comparison, write_comparison
 from analysis.report.model import Tone
-from analysis.report.side_by_side import caveats
+from analysis.report.side_by_side import caveats, common_head
 from analysis.report.svg import Line
+from harness.records import RunStatus
 from tests.builders.reports import STREAM, Shape, report_run
 
 SLOW = dataclasses.replace(STREAM, first_ms=400.0)
@@ -129,6 +130,29 @@ def test_machines_are_told_apart_by_what_they_are_not_by_how_busy_they_were(tmp_
 
     assert () == caveats(models[:2])
     assert ("The machines differ in memory bytes (8 / 4).",) == caveats(models[1:])
+
+
+def test_head_of_a_common_page_says_what_holds_for_every_run(tmp_path):
+    """One of two was cut short under other seeds: its word, no common plan, and its note."""
+    whole, cut = (
+        load_report(
+            report_run(
+                tmp_path, name=name, engines={"a": Shape()}, rates=(1.0,), num_requests=4, **fields
+            )
+        ).model
+        for name, fields in (
+            ("whole", {}),
+            ("cut", {"seeds": (2,), "status": RunStatus.INTERRUPTED}),
+        )
+    )
+    whole, cut = (dataclasses.replace(m, title=t) for m, t in ((whole, "whole"), (cut, "cut")))
+    head = common_head([whole, cut], "both")
+
+    assert ("both", "interrupted", "") == (head.title, head.status, head.created_utc)
+    assert "Arrivals" in {fact.name for fact in whole.conditions}
+    assert "Arrivals" not in {fact.name for fact in head.conditions}
+    assert "Start rule" in {fact.name for fact in head.conditions}
+    assert any(text.startswith("cut: The run is interrupted") for text in caveats([whole, cut]))
 
 
 def test_runs_under_other_loads_are_refused(two_runs, tmp_path):
