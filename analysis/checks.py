@@ -20,6 +20,7 @@ import numpy as np
 
 from analysis.cohort import cohort_values
 from analysis.metrics import PointData, RequestMetric, registry
+from analysis.number_words import count
 from analysis.outcomes import FinalOutcome
 from analysis.percentiles import nearest_rank, sort_values
 from analysis.stats.saturation import in_flight_growth
@@ -278,7 +279,7 @@ def _stalls(point: PointRecord, _facts: RunFacts) -> Iterator[Reason]:
         ValidityVerdict.SUSPECT,
         longest["length_ms"],
         _STALL_LIMIT_MS,
-        f"the client stood still {num_stalls} time(s), longest by cause"
+        f"the client stood still {count(num_stalls, 'time')}, the longest with the cause"
         f" '{longest['cause']}': run on an idle machine, or client and server on separate cores",
     )
 

@@ -104,26 +104,28 @@ def _reasons(engines: Sequence[EngineView]) -> tuple[str, ...]:
 
 
 def reason_words(reasons: Sequence[Mapping[str, Any]]) -> str:
-    """`dispatch lag p99: 12.1 ms (limit 5 ms) – give it more CPU`, for reasons of one kind."""
-    first = reasons[0]
-    code, unit = str(first["code"]), ""
+    """`dispatch lag p99: 12.1 ms (limit 5 ms) – give it more CPU`, for reasons of one kind.
+
+    Over several points the range of values, with limit and remedy of the worst.
+    """
+    code, unit = str(reasons[0]["code"]), ""
     if code.endswith("_ms"):
         code, unit = code.removesuffix("_ms"), "ms"
     elif code.endswith("_share"):
         unit = "share"
-    text = code.replace("_", " ")
-    values = [reason["value"] for reason in reasons if reason["value"] is not None]
-    if values and all(isinstance(value, int | float) for value in values):
-        low, high = quantity(min(values), unit), quantity(max(values), unit)
+    text, worst = code.replace("_", " "), reasons[0]
+    told = [reason for reason in reasons if reason["value"] is not None]
+    if told and all(isinstance(reason["value"], int | float) for reason in told):
+        ordered = sorted(told, key=lambda reason: abs(reason["value"]))
+        is_floor = abs(ordered[0]["value"]) < ordered[0]["limit"]
+        worst = ordered[0] if is_floor else ordered[-1]
+        low, high = (quantity(pick(r["value"] for r in told), unit) for pick in (min, max))
         text += f": {low}" if low == high else f": {low} to {high}"
-    elif values:
-        text += f": {', '.join(dict.fromkeys(map(str, values)))}"
-    limit = first["limit"]
-    if isinstance(limit, int | float):
-        text += f" (limit {quantity(limit, unit)})"
-    elif limit is not None:
-        text += f" (expected {limit})"
-    return f"{text} – {first['remedy']}" if first["remedy"] else text
+        text += f" ({'at least' if is_floor else 'limit'} {quantity(worst['limit'], unit)})"
+    elif told:
+        text += f": {', '.join(dict.fromkeys(str(reason['value']) for reason in told))}"
+        text += f" (expected {worst['limit']})" if worst["limit"] is not None else ""
+    return f"{text} – {worst['remedy']}" if worst["remedy"] else text
 
 
 def _failures(engines: Sequence[EngineView], slo: Slo) -> Decision:

@@ -42,6 +42,8 @@ def interval_share(lo: float | None, hi: float | None) -> str:
 
 
 def _two_digits(percent: float) -> str:
+    if 99 < percent < 100:  # what is not all of them must not look like it
+        return f"{min(percent, 99.9):.1f}"
     return f"{percent:.0f}" if percent >= 10 else figure(percent, 2)
 
 

@@ -13,6 +13,7 @@ from analysis.cost import Pricing
 from analysis.percentiles import nearest_rank
 from analysis.report import load_report
 from analysis.report.build import build_model
+from analysis.report.decisions import reason_words
 from analysis.report.model import Tone
 from analysis.report.settings import ReportSettings
 from analysis.report.target import choose_target
@@ -119,6 +120,33 @@ def test_verdicts_are_counted_and_reasons_given_once(metrics):
     assert any("(6 points)" in text for text in trust.details)
 
 
+@pytest.mark.parametrize(
+    ("code", "values", "limit", "text"),
+    [
+        ("loop_stall_ms", (56.76,), 20.0, "loop stall: 56.76 ms (limit 20 ms) – of the 1st"),
+        (
+            "undecided_share",
+            (0.5, 0.0123),
+            0.01,
+            "undecided share: 1.2 % to 50 % (limit 1 %) – of the 1st",
+        ),
+        ("wall_clock_step_ms", (2.0, -3.0), 1.0,
+         "wall clock step: -3 ms to 2 ms (limit 1 ms) – of the 2nd"),
+        ("shared_cores", ("127.0.0.1",) * 2, "another machine",
+         "shared cores: 127.0.0.1 (expected another machine) – of the 1st"),
+        ("incomplete", (10,), 24, "incomplete: 10 (at least 24) – of the 1st"),
+    ],
+)  # fmt: skip
+def test_reason_has_its_unit_and_the_remedy_of_the_worst_point(code, values, limit, text):
+    """A bare 56.76 could be anything."""
+    reasons = [
+        {"code": code, "value": value, "limit": limit, "remedy": f"of the {place}"}
+        for value, place in zip(values, ("1st", "2nd"), strict=False)
+    ]
+
+    assert text == reason_words(reasons)
+
+
 def test_invalid_point_is_a_problem(metrics):
     """It colours the whole answer."""
     metrics["points"][0]["validity"] = {"verdict": "invalid", "reasons": []}
@@ -195,6 +223,29 @@ def test_replies_in_one_chunk_have_no_answer_about_gaps(metrics):
     finding = decisions(metrics)["Does"].findings[1]
 
     assert "not applicable" == finding.cell.text
+
+
+def test_replies_that_all_failed_are_not_said_to_have_come_in_one_chunk(metrics):
+    """Nobody knows how they would have come."""
+    for each in rates_of(metrics, "sentence"):
+        found = each["metrics"]["underrun_rate"]
+        found["n"], found["value"] = 0, dict.fromkeys(("value", "lo", "hi")) | {"status": "no_data"}
+        value_of(each, "failure_rate", value=1.0)
+    cell = decisions(metrics)["Does"].findings[1].cell
+
+    assert ("not measured", "no reply was heard at this rate") == (cell.text, cell.note)
+
+
+@pytest.mark.parametrize(
+    ("value", "hi", "tone"),
+    [(0.02, 0.08, Tone.GOOD), (0.0, 0.41, Tone.NONE), (0.2, 0.3, Tone.BAD), (0.0, None, Tone.NONE)],
+)
+def test_word_error_rate_is_good_only_where_its_interval_is(metrics, value, hi, tone):
+    """7 clips without an error leave 41 % possible: no green light for a limit of 10 %."""
+    metrics["engines"][0]["wer"] = {**metrics["engines"][0]["wer"], "value": value, "lo": 0.0,
+                                    "hi": hi, "n": 7}  # fmt: skip
+
+    assert tone is decisions(metrics)["Is"].findings[0].cell.tone
 
 
 def test_missing_word_error_rate_says_why(metrics):
