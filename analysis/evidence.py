@@ -22,12 +22,12 @@ import numpy as np
 
 from analysis.aggregate import join_requests, last_tries, point_data, summarise_run
 from analysis.cohort import CohortValues, cohort_values
-from analysis.derive import derive_run
+from analysis.derive import DerivedRun, derive_run
 from analysis.errors import RulesError, RunDataError
 from analysis.metrics import RequestMetric, registry, request_metrics
 from analysis.view import AnalysisSettings
 from harness.records import RunKind, RunRecord
-from harness.store import open_run
+from harness.store import StoredRun, open_run
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,6 +40,7 @@ __all__ = [
     "RunEvidence",
     "load_evidence",
     "machine_differences",
+    "run_evidence",
     "write_baseline",
 ]
 
@@ -168,8 +169,12 @@ def load_evidence(path: Path, *, settings: AnalysisSettings | None = None) -> Ru
     chosen = settings or AnalysisSettings()
     is_default = chosen == AnalysisSettings()
     summary = summarise_run(path, settings=chosen, is_stored=is_default)
-    run = open_run(path)
     derived = derive_run(path, settings=chosen, is_stored=is_default)
+    return run_evidence(open_run(path), derived, summary)
+
+
+def run_evidence(run: StoredRun, derived: DerivedRun, summary: Mapping[str, Any]) -> RunEvidence:
+    """A run that was read and summarised already."""
     requests = join_requests(run, derived)
     names = [*_KEPT_COLUMNS, *(metric.name for metric in request_metrics())]
     counted = last_tries(run.record.points)
@@ -186,10 +191,10 @@ def load_evidence(path: Path, *, settings: AnalysisSettings | None = None) -> Ru
     ]
     return RunEvidence(
         name=run.record.name,
-        source=str(path),
+        source=str(run.folder),
         kind=run.record.kind.value,
         status=run.record.status.value,
-        fingerprint=_fingerprint(run.record, chosen),
+        fingerprint=_fingerprint(run.record, derived.settings),
         points=points,
         wer={entry["engine"]: entry["wer"] for entry in summary["engines"]},
     )

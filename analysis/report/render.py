@@ -12,7 +12,7 @@ from analysis.capacity import read_capacity
 from analysis.compare import Comparison, Contender, compare
 from analysis.derive import derive_run
 from analysis.errors import AnalysisError, NotComparableError, RunDataError
-from analysis.evidence import RunEvidence, load_evidence
+from analysis.evidence import RunEvidence, run_evidence
 from analysis.report.build import build_model
 from analysis.report.clips import ClipSet, choose_clips, collect_clips
 from analysis.report.csv_tables import render_csv
@@ -67,11 +67,11 @@ def load_report(
     if not run.record.points:
         raise RunDataError(f"{folder}: the run has no points, so there is nothing to report")
     metrics = summarise_run(folder, settings=analysis)
-    tables = join_tables(run, derive_run(folder, settings=analysis))
-    evidence = load_evidence(folder, settings=analysis)
+    derived = derive_run(folder, settings=analysis)
+    evidence = run_evidence(run, derived, metrics)
     capacities = read_capacity(evidence, settings.slo)
     model = build_model(metrics, run.record, settings, capacities=capacities)
-    return Report(folder, run, metrics, model, tables, settings, evidence)
+    return Report(folder, run, metrics, model, join_tables(run, derived), settings, evidence)
 
 
 def render(
