@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -92,7 +92,7 @@ class DerivedRun:
 
 @dataclass(slots=True)
 class _Columns:
-    """Column lists that grow row by row."""
+    """Column lists that grow by rows."""
 
     fields: tuple[tuple[str, pa.DataType], ...]
     values: dict[str, list[Any]] = field(init=False)
@@ -100,9 +100,13 @@ class _Columns:
     def __post_init__(self) -> None:
         self.values = {name: [] for name, _ in self.fields}
 
-    def add(self, row: dict[str, Any]) -> None:
+    def add(self, row: Mapping[str, Any]) -> None:
         for name, column in self.values.items():
             column.append(row[name])
+
+    def extend(self, columns: Mapping[str, Sequence[Any]]) -> None:
+        for name, column in self.values.items():
+            column.extend(columns[name])
 
     def table(self) -> pa.Table:
         return pa.table(
@@ -200,8 +204,7 @@ def derive_records(
         for metric in metrics:
             row[metric.name] = metric.compute(view)
         requests.add(row)
-        for chunk_row in _chunk_rows(view):
-            chunks.add(chunk_row)
+        chunks.extend(_chunk_columns(view))
         if on_progress is not None and num_done % 100 == 0:
             on_progress(num_done)
     return DerivedTables(requests.table(), chunks.table())
@@ -238,33 +241,36 @@ def _notes(view: RequestView) -> Iterator[str]:
         yield from view.reply.audio.notes
 
 
-def _chunk_rows(view: RequestView) -> Iterator[dict[str, Any]]:
-    reply, timeline = view.reply, view.timeline
-    min_ms = view.context.settings.underrun_min_ms
-    stalls = {} if timeline is None else {stall.index: stall for stall in timeline.stalls}
-    doubts = set() if timeline is None else {s.index for s in timeline.undecided(min_ms=min_ms)}
+def _chunk_columns(view: RequestView) -> dict[str, Sequence[Any]]:
+    """The chunks of a request, column by column: a long run has millions of them."""
+    reply, timeline, chunks = view.reply, view.timeline, view.record.chunks
+    nothing: tuple[None, ...] = (None,) * len(chunks)
+    counts = nothing if reply.samples_per_chunk is None else reply.samples_per_chunk
     rate = reply.sample_rate_hz
-    for index, chunk in enumerate(view.record.chunks):
-        num_samples = None if reply.samples_per_chunk is None else reply.samples_per_chunk[index]
-        stall = stalls.get(index)
-        is_played = timeline is not None and bool(num_samples)
-        yield {
-            "request_id": view.record.request_id,
-            "seq": chunk.seq,
-            "num_samples": num_samples,
-            "duration_ns": (
-                None
-                if num_samples is None or not rate
-                else round(num_samples * 1_000_000_000 / rate)
-            ),
-            "duration_basis": None if reply.basis is None else reply.basis.value,
-            "uncertainty_ns": view.uncertainty_ns[index],
-            "due_ns": timeline.due_ns[index] if timeline is not None else None,
-            "slack_ns": timeline.slack_ns[index] if timeline is not None else None,
-            "play_ns": timeline.play_ns[index] if timeline is not None and is_played else None,
-            "stall_ns": (stall.length_ns if stall else 0) if is_played else None,
-            "is_undecided": index in doubts if is_played else None,
+    columns: dict[str, Sequence[Any]] = {
+        "request_id": (view.record.request_id,) * len(chunks),
+        "seq": [chunk.seq for chunk in chunks],
+        "num_samples": counts,
+        "duration_ns": [
+            None if num is None or not rate else round(num * 1_000_000_000 / rate) for num in counts
+        ],
+        "duration_basis": (None if reply.basis is None else reply.basis.value,) * len(chunks),
+        "uncertainty_ns": view.uncertainty_ns,
+        **dict.fromkeys(("due_ns", "slack_ns", "play_ns", "stall_ns", "is_undecided"), nothing),
+    }
+    if timeline is not None:
+        min_ms = view.context.settings.underrun_min_ms
+        stalls = {stall.index: stall.length_ns for stall in timeline.stalls}
+        doubts = {stall.index for stall in timeline.undecided(min_ms=min_ms)}
+        places = [place if num else None for place, num in enumerate(counts)]  # what is played
+        columns |= {
+            "due_ns": timeline.due_ns,
+            "slack_ns": timeline.slack_ns,
+            "play_ns": [None if i is None else timeline.play_ns[i] for i in places],
+            "stall_ns": [None if i is None else stalls.get(i, 0) for i in places],
+            "is_undecided": [None if i is None else i in doubts for i in places],
         }
+    return columns
 
 
 # -- files ----------------------------------------------------------------------------------------
