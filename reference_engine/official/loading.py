@@ -27,8 +27,8 @@ _UNUSED = (
 )
 
 
-def load_official(folder: str) -> Any:
-    """Load a checkpoint in fp32 with plain attention, on the CPU."""
+def load_official(folder: str, *, dtype: str = "float32", attention: str = "eager") -> Any:
+    """Load a checkpoint on the CPU; unless told otherwise in fp32 with plain attention."""
     warnings.filterwarnings("ignore")
     # First, because it looks for the very packages that are replaced next.
     importlib.import_module("transformers").logging.set_verbosity_error()
@@ -36,7 +36,7 @@ def load_official(folder: str) -> Any:
         _put_empty_module(name)
     package = importlib.import_module("qwen_tts")
     return package.Qwen3TTSModel.from_pretrained(
-        folder, dtype=torch.float32, attn_implementation="eager"
+        folder, dtype=getattr(torch, dtype), attn_implementation=attention
     )
 
 

@@ -166,7 +166,7 @@ def random_codes(num_frames: int, *, seed: int = 0, num_streams: int = 1) -> Ten
 
 def decode(codec: CodecModel, codes: Tensor, *, pieces: Sequence[int] | None = None) -> Tensor:
     """Samples of one stream's codes [frames, 16], decoded whole or in pieces of so many frames."""
-    state = allocate_codec(codec.config, 2, device="cpu", dtype=torch.float32)
+    state = allocate_codec(codec.config, 2, device="cpu", dtype=codec.dtype)
     slots, start, parts = slot_vector([1]), 0, []
     for count in pieces or [len(codes)]:
         samples = codec_step(

@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PYTHON = ROOT / ".venv-oracle" / "bin" / "python"
 RUNNER = Path(__file__).with_name("official.py")
 TIME_LIMIT_S = 360
+# What the official package did in bf16, with the attention it takes when none is named.
+ROUNDED = "bf16/"
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,8 @@ class Official:
     def loaded(self, request: SpokenRequest) -> Loaded:
         return self.small if request.key.startswith("small") else self.large
 
-    def array(self, request: SpokenRequest, name: str) -> torch.Tensor:
-        return torch.from_numpy(self.arrays[f"{request.key}/{name}"])
+    def array(self, request: SpokenRequest, name: str, *, prefix: str = "") -> torch.Tensor:
+        return torch.from_numpy(self.arrays[f"{prefix}{request.key}/{name}"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +96,17 @@ def require_oracle() -> None:
 
 
 def _checkpoint_job(
-    loaded: Loaded, requests: Sequence[SpokenRequest], clips: Mapping[str, Path]
+    loaded: Loaded,
+    requests: Sequence[SpokenRequest],
+    clips: Mapping[str, Path],
+    *,
+    prefix: str = "",
+    **how: str,
 ) -> dict[str, object]:
     return {
         "folder": str(loaded.folder),
+        "prefix": prefix,
+        "how": how,
         "requests": [request.as_job() for request in requests],
         "clips": [{"key": key, "codes": str(path)} for key, path in clips.items()],
     }
@@ -112,14 +121,23 @@ def official(tmp_path_factory: pytest.TempPathFactory) -> Official:
     large = checkpoints.load(checkpoints.make(folder / "large", seed=11))
     small = checkpoints.load(checkpoints.make(folder / "small", shape="tiny-0.6b", seed=12))
     clips = {"clip": random_codes(64, seed=1)[0], "long-clip": random_codes(330, seed=2)[0]}
+    paths = {key: folder / f"{key}.npy" for key in clips}
     for key, codes in clips.items():
-        np.save(folder / f"{key}.npy", codes.numpy())
+        np.save(paths[key], codes.numpy())
     inputs = _warper_inputs()
     np.savez(folder / "warpers.npz", **inputs)
     job = {
         "checkpoints": [
-            _checkpoint_job(large, LARGE, {key: folder / f"{key}.npy" for key in clips}),
+            _checkpoint_job(large, LARGE, paths),
             _checkpoint_job(small, SMALL, {}),
+            _checkpoint_job(
+                large,
+                [request for request in LARGE if request.trace],
+                {"clip": paths["clip"]},
+                prefix=ROUNDED,
+                dtype="bfloat16",
+                attention="sdpa",
+            ),
         ],
         "warpers": [
             {

@@ -36,10 +36,10 @@ class Trace:
         ]
 
     def _on_talker(self, module, inputs, output) -> None:
-        self.talker.append(output[0, -1].clone())
+        self.talker.append(output[0, -1].float())
 
     def _on_predictor(self, module, inputs, output) -> None:
-        self.predictor.append(output[0, -1].clone())
+        self.predictor.append(output[0, -1].float())
 
     def close(self, num_frames: int) -> tuple[np.ndarray, np.ndarray]:
         """Talker scores [frames + 1 or frames, V] and predictor scores [frames, 15, V]."""
@@ -76,8 +76,8 @@ def run_codec(model, clips: list[dict], out: dict) -> None:
     for clip in clips:
         codes = torch.from_numpy(np.load(clip["codes"]))  # [frames, 16]
         with torch.inference_mode():
-            samples = decoder(codes.t()[None])[0, 0]
-            shorter = decoder(codes[: len(codes) * 2 // 3].t()[None])[0, 0]
+            samples = decoder(codes.t()[None])[0, 0].float()
+            shorter = decoder(codes[: len(codes) * 2 // 3].t()[None])[0, 0].float()
         out[f"{clip['key']}/samples"] = samples.numpy()
         # The rounding floor of this net: the official decoder against itself at two lengths.
         floor = (samples[: len(shorter)] - shorter).abs().max()
@@ -105,9 +105,11 @@ def main(job_path: str, out_path: str) -> None:
     job = json.loads(Path(job_path).read_text())
     out: dict[str, np.ndarray] = {}
     for checkpoint in job["checkpoints"]:
-        model = load_official(checkpoint["folder"])
-        run_requests(model, checkpoint["requests"], out)
-        run_codec(model, checkpoint["clips"], out)
+        model = load_official(checkpoint["folder"], **checkpoint["how"])
+        found: dict[str, np.ndarray] = {}
+        run_requests(model, checkpoint["requests"], found)
+        run_codec(model, checkpoint["clips"], found)
+        out |= {f"{checkpoint['prefix']}{key}": value for key, value in found.items()}
     run_warpers(job["warpers"], out)
     np.savez(out_path, **out)
 
