@@ -88,6 +88,13 @@ class _Clock(_Part):
     earlier: list[dict[str, Any]] = []
 
 
+class _Scenario(_Part):
+    arrivals: dict[str, Any] | None = None
+    prompts: dict[str, Any] | None = None
+    text_pacing: dict[str, Any] | None = None
+    recording: dict[str, Any] | None = None
+
+
 class _Engine(_Part):
     name: str = ""
     contract: str = ""
@@ -109,6 +116,7 @@ class _Point(_Part):
 class _Parts(_Part):
     """The parts of a head that `RunRecord` keeps as mappings."""
 
+    scenario: _Scenario = _Scenario()
     clock: _Clock = _Clock()
     engines: list[_Engine] = []
     points: list[_Point] = []

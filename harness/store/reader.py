@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,9 @@ from engines.base import (
 )
 from harness.errors import RunFolderError
 from harness.records import (
+    SCHEDULE_COLUMNS,
     ChunkEvent,
+    Column,
     Phase,
     RequestRecord,
     RunRecord,
@@ -30,7 +32,7 @@ from harness.records import (
     TransportOutcome,
 )
 from harness.store.layout import Layout, disk_error, read_run_record
-from harness.store.tables import build_tables, read_log
+from harness.store.tables import TABLE_COLUMNS, build_tables, read_log, what_is_wrong
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -85,7 +87,7 @@ class StoredRun:
     @cached_property
     def schedule(self) -> pd.DataFrame:
         """The plan, one row an arrival; `scheduled_ns` counts from the start of the point."""
-        return _frame(self._read(self._layout.schedule))
+        return _frame(self._read(self._layout.schedule, SCHEDULE_COLUMNS))
 
     def iter_records(
         self, only: Collection[str] | None = None
@@ -125,7 +127,7 @@ class StoredRun:
 
     def _table(self, name: str) -> Any:
         if self._is_closed:
-            return self._read(self._layout.table(name))
+            return self._read(self._layout.table(name), TABLE_COLUMNS[name])
         return self._log_tables[name]
 
     @cached_property
@@ -139,9 +141,9 @@ class StoredRun:
     def _log_tables(self) -> dict[str, Any]:
         return build_tables(self._layout, read_log(self._layout), self.record.points)
 
-    def _read(self, path: Path) -> Any:
+    def _read(self, path: Path, columns: Sequence[Column]) -> Any:
         try:
-            return pq.read_table(path)
+            table = pq.read_table(path)
         except FileNotFoundError:
             raise RunFolderError(
                 f"{self.folder}: {path.name} is missing; the folder is damaged"
@@ -149,6 +151,10 @@ class StoredRun:
         except (OSError, pa.ArrowInvalid) as fault:
             first = str(fault).splitlines()[0]
             raise RunFolderError(f"{path}: cannot be read: {first}") from None
+        wrong = what_is_wrong(table, columns)
+        if wrong is not None:
+            raise RunFolderError(f"{path}: is damaged: {wrong}")
+        return table
 
     # -- payloads ----------------------------------------------------------------------------------
 

@@ -35,15 +35,17 @@ from harness.store.frames import FrameKind, LogScan, scan_log
 from harness.store.layout import TABLE_NAMES, Layout, disk_error, put_in_place
 
 __all__ = [
+    "TABLE_COLUMNS",
     "LogContents",
     "build_tables",
     "close_tables",
     "read_log",
     "schedule_table",
+    "what_is_wrong",
     "write_table",
 ]
 
-_COLUMNS: Mapping[str, Sequence[Column]] = {
+TABLE_COLUMNS: Mapping[str, Sequence[Column]] = {
     "requests": REQUEST_COLUMNS,
     "chunks": CHUNK_COLUMNS,
     "text_events": TEXT_EVENT_COLUMNS,
@@ -186,6 +188,20 @@ def schedule_table(schedules: Sequence[Schedule]) -> Any:
     return pa.table(values, schema=_schema_of(SCHEDULE_COLUMNS))
 
 
+def what_is_wrong(table: Any, columns: Sequence[Column]) -> str | None:
+    """Why a table cannot be one with these columns, or None; columns beyond them are let pass."""
+    found = table.schema
+    for expected in _schema_of(columns):
+        if expected.name not in found.names:
+            return f"column {expected.name} is missing"
+        column = found.field(expected.name)
+        if column.type != expected.type:
+            return f"column {expected.name} holds {column.type}, expected {expected.type}"
+        if not expected.nullable and table.column(expected.name).null_count:
+            return f"column {expected.name} has values that are missing"
+    return None
+
+
 def write_table(table: Any, path: Path) -> None:
     """Write one table so that a reader never sees half of it.
 
@@ -268,7 +284,7 @@ def _schema_of(columns: Sequence[Column]) -> Any:
 
 
 def _schema(name: str) -> Any:
-    return _schema_of(_COLUMNS[name])
+    return _schema_of(TABLE_COLUMNS[name])
 
 
 def _empty(name: str) -> Any:
@@ -296,7 +312,7 @@ def _plain(value: Any) -> Any:
 
 def _rows_table(name: str, ids: Sequence[str], rows: Sequence[Sequence[list[Any]]]) -> Any:
     """Rows of several requests under one another; each request's are columns already."""
-    columns = [column.name for column in _COLUMNS[name][1:]]
+    columns = [column.name for column in TABLE_COLUMNS[name][1:]]
     values: dict[str, list[Any]] = {
         "request_id": [
             request_id

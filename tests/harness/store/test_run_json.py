@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from harness.errors import RunFolderError
 from harness.records import RunStatus
 from harness.store import open_run
-from tests.builders.runs import point, record, run_folder
+from tests.builders.runs import chunks_of, point, record, run_folder
 
 
 def _with(folder: Path, **changes: Any) -> Path:
@@ -79,6 +82,7 @@ def test_a_damaged_head_is_one_line(content: str, complaint: str, tmp_path: Path
         (("clock", "stamp_source"), -5.5),
         (("clock", "offsets"), [[1, 2]]),
         (("engines", 0), "fake"),
+        (("scenario", "arrivals"), "poisson"),
         (("versions",), -1),
         (("command",), 10**18),
     ],
@@ -126,6 +130,31 @@ def test_a_table_that_is_no_parquet_is_named(tmp_path: Path) -> None:
 
     with pytest.raises(RunFolderError, match=r"requests\.parquet: cannot be read"):
         _ = open_run(folder).requests
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "complaint"),
+    [
+        ("requests", lambda t: t.drop_columns("attempts"), "attempts is missing"),
+        ("schedule", lambda t: t.drop_columns("point_id"), "point_id is missing"),
+        ("chunks", lambda t: t.set_column(1, "seq", pa.array(["x"])), "seq holds string, expec"),
+        (
+            "chunks",
+            lambda t: t.set_column(2, "arrival_ns", pa.array([None], pa.int64())),
+            "arrival_ns has values that are missing",
+        ),
+    ],
+)
+def test_a_table_of_another_shape_is_named(
+    name: str, change: Callable[[Any], Any], complaint: str, tmp_path: Path
+) -> None:
+    """With the column; nobody computes with what is not there."""
+    folder = run_folder(tmp_path, [record(chunks=chunks_of([(1, 4)]))])
+    path = folder / f"{name}.parquet"
+    pq.write_table(change(pq.read_table(path)), path)
+
+    with pytest.raises(RunFolderError, match=rf"{name}\.parquet: is damaged: column {complaint}"):
+        getattr(open_run(folder), name)
 
 
 def test_not_a_number_is_stored_as_null(tmp_path: Path) -> None:
