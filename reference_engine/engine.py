@@ -89,13 +89,25 @@ class Engine(EngineLoop):
     def _check_room(self) -> None:
         if self._is_closed:
             raise EngineClosedError("the engine is shutting down; no new requests")
+        now_ns = self._clock.now_ns()
         num_here = len(self._in_system)
-        if num_here >= self.load.num_places + self._max_waiting():
+        # Places that the load guard took back are still held by those who play.
+        num_behind = num_here - max(self.load.num_places, self.admission.num_active)
+        if num_behind >= self._max_waiting(now_ns):
             self.meters.num_refused += 1
+            self.standing_queue.wanted(now_ns)
+            # By then all who are here have got a place, so that a newcomer waits for none.
+            place_s = self.standing_queue.place_s or _MIN_RETRY_S
             raise RefusedError(
                 f"{num_here} requests are queued or in progress; try again later",
-                retry_after_s=self._retry_after_s(num_here),
+                retry_after_s=max(_MIN_RETRY_S, place_s * (num_behind + 1)),
             )
+
+    def _max_waiting(self, now_ns: int) -> int:
+        """How many may queue: behind a queue that stands, those who get a place soon enough."""
+        standing = self.standing_queue.max_waiting(now_ns)
+        limit = self.profile.max_waiting
+        return limit if standing is None else min(limit, standing)
 
     def append_text(self, command: AppendText) -> None:
         """More text for a request; ignored where it is over.
@@ -136,30 +148,6 @@ class Engine(EngineLoop):
         else:
             self._end_all(EndReason.SHUTDOWN, "the engine is shutting down")
         self._delivery.close()
-
-    def _place_s(self) -> float | None:
-        """How often a place comes free while all are taken; None before anybody had one."""
-        if self._service_ns is None:
-            return None
-        return self._service_ns / NS_PER_S / self.load.num_places
-
-    def _max_waiting(self) -> int:
-        """How many may queue: behind a standing queue, those who get a place soon enough."""
-        limit, max_wait_s = self.profile.max_waiting, self.profile.max_wait_s
-        place_s = self._place_s()
-        if max_wait_s is None or not place_s or self._queue_age_s() < self.profile.standing_queue_s:
-            return limit
-        return min(limit, int(max_wait_s / place_s))
-
-    def _queue_age_s(self) -> float:
-        """How long somebody has been waiting without a pause."""
-        since_ns = self._queue_since_ns
-        return 0.0 if since_ns is None else (self._clock.now_ns() - since_ns) / NS_PER_S
-
-    def _retry_after_s(self, num_here: int) -> float:
-        """When those who are here will all have got a place, so that a newcomer waits for none."""
-        num_before = num_here - self.load.num_places + 1
-        return max(_MIN_RETRY_S, (self._place_s() or 1.0) * num_before)
 
     def _loop(self) -> None:
         while not self._is_closed:

@@ -30,6 +30,7 @@ from reference_engine.scheduler.ready import Rest
 from reference_engine.scheduler.scheduler import DecodedRow, Scheduler
 from reference_engine.scheduler.trace import DecisionTrace
 from reference_engine.sequence import UNLIMITED, Sequence
+from reference_engine.standing_queue import StandingQueue
 
 __all__ = ["EngineLoop"]
 
@@ -90,8 +91,9 @@ class EngineLoop:
         self._flagged: deque[_Flagged] = deque()
         self._doomed: dict[int, str] = {}
         self._epoch = 0
-        self._queue_since_ns: int | None = None  # since when somebody waits for a slot
-        self._service_ns: int | None = None  # how long a request holds its slot; None: none did
+        self.standing_queue = StandingQueue(
+            max_wait_s=profile.max_wait_s, patience_s=profile.standing_queue_s
+        )
 
     def _take_report(self, report: Report) -> None:
         """From the delivery's thread."""
@@ -170,10 +172,7 @@ class EngineLoop:
             self.scheduler.admit(sequence, max_frames=waiting.max_frames, now_ns=now_ns)
             for command in self._early_text.pop(job.request_id, ()):
                 self._extend(command)
-        if not self.admission.queue:
-            self._queue_since_ns = None
-        elif self._queue_since_ns is None:
-            self._queue_since_ns = self._clock.now_ns()
+        self.standing_queue.look(len(self.admission.queue), self._clock.now_ns())
 
     def _has_time(self) -> bool:
         """Whether the device can keep the request in front fed beside those in progress."""
@@ -365,9 +364,7 @@ class EngineLoop:
     def _release(self, slot: int) -> None:
         """Give the slot back; whoever had it is no longer in the system."""
         sequence = self.scheduler.table.sequence(slot)
-        held_ns = self._clock.now_ns() - (sequence.stats.admitted_ns or 0)
-        before_ns = held_ns if self._service_ns is None else self._service_ns
-        self._service_ns = before_ns + (held_ns - before_ns) // 16
+        self.standing_queue.freed(len(self.admission.queue), self._clock.now_ns())
         self.scheduler.remove(slot)
         self.admission.release(slot)
         self._runner.release(slot)

@@ -102,38 +102,27 @@ def test_a_slot_stays_free_while_the_device_has_no_time():
     assert NOTHING_HELD == desk.held()
 
 
-def test_nobody_queues_for_longer_than_the_profile_allows():
-    """One slot, held for 3 s: with at most 4 s of waiting there is room for one behind it."""
-    desk = bench(small_profile(slots=1, max_waiting=10, max_wait_s=4.0))
-    desk.engine._service_ns = 3 * NS_PER_S
-    for key in (1, 2):
+def test_behind_a_standing_queue_nobody_waits_longer_than_the_profile_allows():
+    """A place comes free every 3 s: with at most 7 s of waiting there is room for two."""
+    desk = bench(small_profile(slots=1, max_waiting=10, max_wait_s=7.0))
+    queue = desk.engine.standing_queue
+    queue.wanted(desk.clock.now_ns() - 3 * NS_PER_S)
+    queue.freed(0, desk.clock.now_ns())
+    for key in range(1, 4):
         desk.say(Speech(key=key, num_codec_frames=30))
-
-    with pytest.raises(RefusedError, match="2 requests are queued or in progress"):
-        desk.say(Speech(key=3, num_codec_frames=30))
-    desk.finish()
-
-
-def test_a_burst_may_queue_and_a_queue_that_stands_is_overload():
-    """The same queue: longer than allowed at first, cut down once it has stood for 2 s."""
-    limits = {"max_waiting": 3, "max_wait_s": 4.0, "standing_queue_s": 2.0}
-    desk = bench(small_profile(slots=1, **limits))
-    desk.engine._service_ns = 3 * NS_PER_S
-    for key in (1, 2, 3):
-        desk.say(Speech(key=key, num_codec_frames=200))
     desk.turn()
-    desk.engine.check_room()
 
-    desk.clock.advance(2 * NS_PER_S)
     with pytest.raises(RefusedError, match="3 requests are queued or in progress"):
-        desk.engine.check_room()
+        desk.say(Speech(key=4, num_codec_frames=30))
     desk.finish()
 
 
 def test_retry_after_is_when_everybody_here_has_had_a_place():
-    """Two slots held for 3 s each and three that wait: 1.5 s for each of them and the newcomer."""
+    """A place every 1.5 s, two taken and three that wait: for each of them and the newcomer."""
     desk = bench(small_profile(slots=2, max_waiting=3))
-    desk.engine._service_ns = 3 * NS_PER_S
+    queue = desk.engine.standing_queue
+    queue.wanted(desk.clock.now_ns() - 3 * NS_PER_S // 2)
+    queue.freed(0, desk.clock.now_ns())
     for key in range(1, 6):
         desk.say(Speech(key=key, num_codec_frames=30))
 
@@ -141,6 +130,18 @@ def test_retry_after_is_when_everybody_here_has_had_a_place():
         desk.engine.check_room()
 
     assert pytest.approx(4 * 1.5) == refusal.value.retry_after_s
+    desk.finish()
+
+
+def test_places_that_the_guard_took_back_are_held_by_those_who_play():
+    """Four play and the device has slowed down to one place: they are no queue."""
+    desk = bench(small_profile(slots=4, max_waiting=1))
+    for key in range(1, 5):
+        desk.say(Speech(key=key, num_codec_frames=30))
+    desk.turn()
+    desk.engine.load.num_places = 1
+
+    desk.engine.check_room()
     desk.finish()
 
 
