@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -232,9 +233,10 @@ class Profile(_Strict):
     kv_budget_positions: positions promised to admitted requests, all together (null: all slots
         full). max_load: slots are filled only as far as the device can keep their streams fed, by
         its measured step times: the share of its time that they may need (null: all slots).
-    max_waiting: requests queued for a slot before newcomers are refused. max_wait_s: once a queue
-        has stood for `standing_queue_s`, none is let in that would wait longer than this, by the
-        measured service time (null: any wait). A burst may queue; a queue that stands is overload.
+    max_waiting: requests queued for a slot before newcomers are refused. max_wait_s: once a
+        newcomer's wait has been longer than this for `standing_queue_s`, none is let in that would
+        wait longer, by how often a place comes free (null: any wait). A burst may queue; a queue
+        that stands is overload.
     assume_silent_frames: with `trim`, cut exactly so many codec frames without listening (for
         random weights, whose noise has no onset). max_trim_ms: silence longer than this is let
         through. max_unread_bytes: audio a slow reader may leave unread before it is cancelled.
@@ -283,7 +285,7 @@ class Profile(_Strict):
         """Every key with its value, as JSON can hold it."""
         return self.model_dump(mode="json")
 
-    @property
+    @cached_property
     def hash(self) -> str:
         """Twelve hex digits of the resolved settings; the name does not count."""
         settings = {key: value for key, value in self.resolved().items() if key != "name"}

@@ -18,7 +18,7 @@ from reference_engine.server.preparation import SAMPLING_FIELDS
 from reference_engine.server.replies import ReplyError, error_reply
 from reference_engine.server.schemas import SpeechBody
 from reference_engine.server.service import Service, State
-from reference_engine.server.speech import ID_HEADER, public_id, serve_speech
+from reference_engine.server.speech import ID_HEADER, RECEIVED_NS, public_id, serve_speech
 
 __all__ = ["OWNER", "SERVER_NAME", "build_app"]
 
@@ -83,6 +83,7 @@ def _as_reply_error(error: RequestError | EngineClosedError) -> ReplyError:
 @web.middleware
 async def _errors_as_json(request: web.Request, handler: _Handler) -> web.StreamResponse:
     """Every refusal is JSON of one shape; an unforeseen error is a 500 and a log entry."""
+    request[RECEIVED_NS] = request.app[_SERVICE].clock.now_ns()  # the first that we hear of it
     try:
         return await handler(request)
     except ReplyError as error:

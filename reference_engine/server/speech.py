@@ -21,8 +21,16 @@ from reference_engine.server.schemas import ResponseFormat, SpeechBody, read_bod
 from reference_engine.server.service import Service
 from reference_engine.server.wav import wav_header
 
-__all__ = ["ID_HEADER", "NARI_ID_HEADER", "is_expected_end", "public_id", "serve_speech"]
+__all__ = [
+    "ID_HEADER",
+    "NARI_ID_HEADER",
+    "RECEIVED_NS",
+    "is_expected_end",
+    "public_id",
+    "serve_speech",
+]
 
+RECEIVED_NS = "received_ns"  # where a request keeps the moment at which its head was read
 ID_HEADER = "X-Request-Id"
 NARI_ID_HEADER = "X-Nari-Request-ID"
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
@@ -65,7 +73,7 @@ async def serve_speech(request: web.Request, service: Service) -> web.StreamResp
         ReplyError, RequestError: it is refused, or failed before its first sound.
         ConnectionResetError: it was cut short after its first sound.
     """
-    entry = Entry(public_id(request, "http"), Transport.HTTP, service.clock.now_ns())
+    entry = Entry(public_id(request, "http"), Transport.HTTP, request[RECEIVED_NS])
     service.open(entry)
     reply = _Reply(request, service, entry)
     try:
