@@ -111,9 +111,9 @@ def find_onset(
 
 
 def _clean(samples: FloatArray) -> NDArray[np.float64]:
-    values = samples.astype(np.float64)
-    values[~np.isfinite(values)] = 0.0
-    return np.clip(values, -_CLIP_AT, _CLIP_AT, out=values)
+    values = np.clip(samples, -_CLIP_AT, _CLIP_AT).astype(np.float64)
+    values[~np.isfinite(samples)] = 0.0
+    return values
 
 
 def _find_in(x: NDArray[np.float64], sample_rate_hz: int, preset: OnsetPreset) -> int | None:

@@ -234,9 +234,12 @@ def slack_chart(engines: Sequence[EngineView], tables: RunTables, rate_rps: floa
     marks: list[Mark] = []
     words = []
     for engine in engines:
-        ids = {point.point_id for point in engine.at(rate_rps)}
-        requests = tables.requests[tables.requests["point_id"].isin(ids)]
-        chunks = tables.chunks[tables.chunks["request_id"].isin(requests["request_id"])]
+        ids = [
+            each
+            for point in engine.at(rate_rps)
+            for each in tables.cohort(point.point_id)["request_id"]
+        ]
+        chunks = tables.chunks[tables.chunks["request_id"].isin(ids)]
         chunks = chunks[chunks["slack_ns"].notna()]
         points = _slack_points(chunks)
         if not points:

@@ -122,6 +122,19 @@ def test_slack_band_encloses_its_median(loaded):
     assert all(p.lo <= m.y <= p.hi for p, m in zip(band.points, line.points, strict=True))
 
 
+def test_slack_is_that_of_measured_requests_alone(loaded):
+    """However late the chunks of a warm-up were."""
+    requests, chunks = loaded.tables.requests, loaded.tables.chunks
+    warm = chunks["request_id"].isin(requests[requests["phase"] == "warmup"]["request_id"])
+    late = chunks.assign(slack_ns=chunks["slack_ns"].mask(warm, -(10**12)))
+    tables = dataclasses.replace(loaded.tables, chunks=late)
+
+    assert warm.any()
+    assert slack_chart(loaded.model.engines, loaded.tables, 1.0) == slack_chart(
+        loaded.model.engines, tables, 1.0
+    )
+
+
 def test_first_chunk_has_no_slack(loaded):
     """It starts the clock that the others are late against."""
     chart = slack_chart(loaded.model.engines, loaded.tables, 1.0)
