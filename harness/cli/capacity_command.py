@@ -29,7 +29,7 @@ from harness.clock import RunClock
 from harness.config_errors import hint
 from harness.errors import RunInterruptedError, ScenarioError
 from harness.machine_limits import check_new
-from harness.plan import plan_run
+from harness.plan import Consent, plan_run
 from harness.records import RunStatus
 from harness.scenario import Scenario
 
@@ -40,20 +40,22 @@ _INCONCLUSIVE = 3
 
 @dataclass(frozen=True, slots=True)
 class CapacityRequest:
-    """What was asked for on the command line."""
+    """What was asked for on the command line.
 
-    target: str
+    choices: a finished run's folder in place of the scenario, with an engine of it at most; else
+        what to search with.
+    """
+
+    choices: Choices
+    consent: Consent = field(default_factory=Consent)
     slo: Path | None = None
     out: Path | None = None
-    engine: str | None = None
-    base_url: str | None = None
     start_rps: float | None = None
     max_rps: float = 100.0
     ratio: float = 1.2
     num_agreeing: int = 3
     min_requests: int = 40
     budget_min: float = 20.0
-    assignments: tuple[str, ...] = ()
     pricing: Pricing = field(default_factory=Pricing)
     is_json: bool = False
 
@@ -67,7 +69,7 @@ def find_capacity(request: CapacityRequest) -> None:
         typer.Exit: 3 where there is no answer.
     """
     slo = Slo() if request.slo is None else load_slo(request.slo)
-    folder = Path(request.target)
+    folder = Path(request.choices.scenario or "")
     if (folder / "run.json").exists():
         answers = _read(request, folder, slo)
     else:
@@ -90,28 +92,30 @@ def _print(answers: list[Capacity], request: CapacityRequest) -> None:
 
 def _read(request: CapacityRequest, folder: Path, slo: Slo) -> list[Capacity]:
     """Of a finished sweep; what only a search can use is refused, not ignored."""
+    choices = request.choices
     for option, value in (
         ("-o", request.out),
-        ("--base-url", request.base_url),
+        ("--base-url", choices.base_url),
+        ("--voice", choices.voice),
+        ("--param", choices.params),
         ("--start-rate", request.start_rps),
-        ("--set", request.assignments),
+        ("--set", choices.assignments),
     ):
         if value:
             raise ScenarioError(f"capacity: {option}: {folder} is finished and only read; drop it")
     answers = read_capacity(load_evidence(folder), slo)
-    if request.engine is None:
-        return answers
     names = [answer.engine for answer in answers]
-    if request.engine not in names:
-        raise ScenarioError(
-            f"capacity: --engine: {request.engine!r} is not one of {', '.join(names)}"
-            f"{hint(request.engine, names)}"
-        )
-    return [answer for answer in answers if answer.engine == request.engine]
+    for engine in choices.engines:
+        if engine not in names:
+            raise ScenarioError(
+                f"capacity: --engine: {engine!r} is not one of {', '.join(names)}"
+                f"{hint(engine, names)}"
+            )
+    return [answer for answer in answers if answer.engine in (choices.engines or names)]
 
 
 def _search(request: CapacityRequest, slo: Slo) -> Capacity:
-    scenario = choose_scenario(_choices(request))
+    scenario = choose_scenario(request.choices)
     if len(scenario.engines) != 1:
         names = ", ".join(engine.label for engine in scenario.engines)
         raise ScenarioError(f"capacity: searches one engine; choose one of {names} with --engine")
@@ -136,15 +140,6 @@ def _search(request: CapacityRequest, slo: Slo) -> Capacity:
     )
 
 
-def _choices(request: CapacityRequest, *extra: str) -> Choices:
-    return Choices(
-        scenario=request.target,
-        engines=(request.engine,) if request.engine else (),
-        base_url=request.base_url,
-        assignments=(*request.assignments, *extra),
-    )
-
-
 def _measure(
     request: CapacityRequest, scenario: Scenario, slo: Slo
 ) -> Callable[[float, int], Trial | None]:
@@ -158,10 +153,12 @@ def _measure(
         if clock.now_ns() >= limit_ns:
             return None
         measure_s = max(scenario.phases.measure_s, request.min_requests / rate_rps)
-        choices = _choices(request, f"phases.measure_s={measure_s!r}")
-        chosen = choose_scenario(replace(choices, rates=repr(rate_rps), seeds=str(seed)))
+        choices = replace(
+            request.choices, rates=repr(rate_rps), seeds=str(seed), duration_s=measure_s
+        )
+        chosen = choose_scenario(choices)
         folder = out / f"r{rate_rps:g}-s{seed}"
-        result = execute(plan_run(chosen), folder)
+        result = execute(plan_run(chosen, consent=request.consent), folder)
         if result.status is RunStatus.INTERRUPTED:
             raise RunInterruptedError(f"interrupted; what was measured so far is in {out}")
         (point,) = load_evidence(folder).points

@@ -8,6 +8,13 @@ from typing import Annotated
 import typer
 
 from harness.cli.option_checks import above_zero, finite
+from harness.cli.run import (
+    AllowCommandsOption,
+    AllowEnvOption,
+    ParamOption,
+    SendKeyOption,
+    VoiceOption,
+)
 
 __all__ = ["register"]
 
@@ -153,6 +160,8 @@ def capacity(
     out: SearchOutOption = None,
     engine: EngineOption = None,
     base_url: BaseUrlOption = None,
+    voice: VoiceOption = None,
+    param: ParamOption = None,
     start_rate: StartRateOption = None,
     max_rate: Annotated[
         float, typer.Option(help="Never above this rate.", callback=finite)
@@ -171,26 +180,40 @@ def capacity(
     ] = 1.0,
     replicas: Annotated[int, typer.Option(help="Machines in use.", min=1)] = 1,
     spare: Annotated[int, typer.Option(help="Machines paid for and idle.", min=0)] = 0,
+    send_key_to: SendKeyOption = None,
+    allow_contract_env: AllowEnvOption = False,
+    allow_commands: AllowCommandsOption = False,
     json_: JsonOption = False,
 ) -> None:
     """The highest rate that meets an objective, as an interval and a curve."""
     from analysis.cost import Pricing
     from harness.cli.capacity_command import CapacityRequest, find_capacity
+    from harness.cli.scenario_options import Choices
+    from harness.plan import Consent
 
     find_capacity(
         CapacityRequest(
-            target=target,
+            Choices(
+                scenario=target,
+                engines=(engine,) if engine else (),
+                base_url=base_url,
+                voice=voice,
+                params=tuple(param or ()),
+                assignments=tuple(set_ or ()),
+            ),
+            consent=Consent(
+                key_hosts=tuple(send_key_to or ()),
+                allow_contract_env=allow_contract_env,
+                allow_commands=allow_commands,
+            ),
             slo=slo,
             out=out,
-            engine=engine,
-            base_url=base_url,
             start_rps=start_rate,
             max_rps=max_rate,
             ratio=ratio,
             num_agreeing=agree,
             min_requests=requests,
             budget_min=budget,
-            assignments=tuple(set_ or ()),
             pricing=Pricing(price_per_hour, list_price, utilisation, replicas, spare),
             is_json=json_,
         )

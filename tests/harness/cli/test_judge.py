@@ -251,7 +251,15 @@ def test_capacity_of_one_engine_of_a_sweep(earwitness, runs):
 
 
 @pytest.mark.parametrize(
-    "option", [("-o", "new"), ("--base-url", "http://h"), ("--start-rate", "2"), ("--set", "a=1")]
+    "option",
+    [
+        ("-o", "new"),
+        ("--base-url", "http://h"),
+        ("--start-rate", "2"),
+        ("--set", "a=1"),
+        ("--voice", "nova"),
+        ("--param", "speed=2"),
+    ],
 )
 def test_what_only_a_search_uses_is_refused_beside_a_finished_run(earwitness, runs, option):
     """Not ignored."""
@@ -263,16 +271,21 @@ def test_what_only_a_search_uses_is_refused_beside_a_finished_run(earwitness, ru
 
 @pytest.mark.slow
 def test_capacity_of_an_engine_is_searched_under_load(earwitness, tmp_path):
-    """A voice that answers at once meets it at the highest rate that was allowed."""
+    """A voice that answers at once meets it at the highest rate that was allowed, and was asked
+    for what the options say.
+    """
     with ScriptedServer(voice()) as server:
         scenario = short_run_file(tmp_path, server.base_url)
         code, out, err = earwitness(
             "capacity", scenario, "--slo", slo_file(tmp_path, 5000), "-o", tmp_path / "search",
             "--start-rate", 2, "--max-rate", 2, "--agree", 1, "--requests", 2, "--json",
+            "--voice", "nova", "--param", "speed=1.5",
         )  # fmt: skip
+        asked = [json.loads(request.body) for request in server.requests if request.body]
     (answer,) = json.loads(out)["answers"]
 
     assert (0, "above_all", 2.0) == (code, answer["status"], answer["lo_rps"]), err
+    assert {("nova", 1.5)} == {(one["voice"], one["speed"]) for one in asked}
     assert "r2-s1" in {path.name for path in (tmp_path / "search").iterdir()}
 
 
