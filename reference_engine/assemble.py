@@ -72,13 +72,22 @@ def assemble(
 
     Raises:
         CheckpointError: the folder is damaged or not a checkpoint.
-        ReferenceEngineError: the device cannot be used.
+        ReferenceEngineError: the device cannot be used, or has too little memory.
     """
     driver = make_driver(device, captured=captured_stages(profile.capture))
-    model = load_model(folder, device=device, dtype=dtype)
-    codec = load_codec(folder, device=device)
-    tokenizer = load_tokenizer(folder, model.config)
-    runner = ModelRunner(model, codec, profile, driver)
+    try:
+        model = load_model(folder, device=device, dtype=dtype)
+        codec = load_codec(folder, device=device)
+        tokenizer = load_tokenizer(folder, model.config)
+        runner = ModelRunner(model, codec, profile, driver)
+    except RuntimeError as error:  # torch's own, but not for every allocator
+        if "out of memory" not in str(error):
+            raise
+        raise ReferenceEngineError(
+            f"device {device!r}: too little memory for the model and {profile.slots} slots of"
+            f" {profile.positions_per_slot} positions; lower slots or positions_per_slot in the"
+            f" profile, or use a larger device ({str(error).splitlines()[0]})"
+        ) from error
     engine = Engine(
         profile, runner, clock or MonotonicClock(), make_delivery=make_delivery, trace=trace
     )

@@ -319,8 +319,10 @@ def make_driver(device: str, *, captured: Iterable[Stage] = tuple(Stage)) -> Gra
             f"device {device!r}: this PyTorch ({torch.__version__}) finds no CUDA device;"
             " use 'cpu', or install a CUDA build on a machine with a GPU"
         )
-    # The codec is fp32 by decision, and TF32 would keep ten of its bits.
+    # The codec is fp32 by decision, and TF32 would keep ten of its bits. Convolutions use it unless
+    # told otherwise, products where a container sets TORCH_ALLOW_TF32_CUBLAS_OVERRIDE.
     torch.backends.cudnn.allow_tf32 = False
+    torch.set_float32_matmul_precision("highest")
     return CudaDriver(device, captured=captured)
 
 

@@ -143,10 +143,19 @@ class ModelRunner:
     def rehearse(self, shape: Shape) -> None:
         """Run a shape on padding alone and wait for it; nothing that is kept changes."""
         self.graphs.run(Batch(shape, [], [], 0, Urgency.STARTUP))
-        if shape.stage is Stage.CODEC:
-            # Page-locked memory for a copy of this size is made once, and kept: not under load.
-            self._driver.copy_out(self._pcm_view(shape)).wait()
+        # Page-locked memory for a copy of a size is made once, and kept: not under load. Twice, for
+        # the delivery may still hold the copy before.
+        copies = [self._driver.copy_out(view) for view in self._copied_views(shape) * 2]
+        for copy in copies:
+            copy.wait()
         self._driver.synchronize()
+
+    def _copied_views(self, shape: Shape) -> tuple[Tensor, ...]:
+        """What the host may ask for after a step."""
+        if shape.stage is Stage.CODEC:
+            return self._pcm_view(shape), self._sound_out[: shape.rows]
+        is_frame = shape.stage is Stage.FRAME or shape.stage is Stage.TALKER
+        return (self._status_view(shape),) if is_frame else ()
 
     def _make_program(self, shape: Shape, inputs: ProgramInputs) -> Callable[[], None]:
         if shape.stage is Stage.CODEC:
@@ -393,7 +402,7 @@ class ModelRunner:
     def _collect(self, batch: Batch) -> _Pcm:
         num = len(batch.slots)
         samples = self._driver.copy_out(self._pcm_view(batch.shape)[:num])
-        is_sound = self._driver.copy_out(self._sound_out[:num])
+        is_sound = self._driver.copy_out(self._sound_out[: batch.shape.rows])
         return _Pcm(samples, is_sound, batch)
 
     def _redecode(self, batch: Batch, rows: list[_Row]) -> _Pcm:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from reference_engine.assemble import assemble, rehearse, warm_up
 from reference_engine.batch import Shape, Stage
@@ -15,7 +16,7 @@ from reference_engine.errors import CheckpointError, ReferenceEngineError, Uncap
 from reference_engine.messages import EndReason
 from reference_engine.model.sampling import SamplingSettings
 from reference_engine.model.text.prompts import TextLayout
-from reference_engine.model_runner import ModelPrompt
+from reference_engine.model_runner import ModelPrompt, ModelRunner
 from tests.builders.checkpoints import Loaded, speak
 from tests.builders.engine import Waiter
 from tests.builders.model_engine import assert_same_sound, pcm, settings
@@ -88,6 +89,31 @@ def test_a_device_without_a_driver_is_one_line(micro: Loaded):
     """Before anything is loaded."""
     with pytest.raises(ReferenceEngineError, match="device 'meta'"):
         assemble(micro.folder, settings(), device="meta")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 42.00 GiB.\nMore of it."),
+     RuntimeError("CUDA error: out of memory\nCompile with TORCH_USE_CUDA_DSA")],
+    ids=["torch's own", "another allocator's"],
+)  # fmt: skip
+def test_a_device_that_is_too_small_is_one_line(
+    micro: Loaded, monkeypatch: pytest.MonkeyPatch, error: RuntimeError
+):
+    """It says what was to fit and what to lower; whatever else goes wrong is not taken for it."""
+
+    def full(*given: object) -> ModelRunner:
+        raise error
+
+    monkeypatch.setattr("reference_engine.assemble.ModelRunner", full)
+
+    with pytest.raises(ReferenceEngineError, match=r"slots of 64 positions; lower slots") as found:
+        assemble(micro.folder, settings())
+    assert "\n" not in str(found.value)
+
+    error = RuntimeError("another mistake")
+    with pytest.raises(RuntimeError, match="another mistake"):
+        assemble(micro.folder, settings())
 
 
 def test_a_folder_without_a_checkpoint_is_one_line(tmp_path: Path):

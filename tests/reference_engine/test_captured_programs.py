@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections import Counter
 from dataclasses import dataclass
 
 import pytest
@@ -158,16 +159,27 @@ def test_a_recorded_prefill_reads_no_further_than_its_bucket(micro: Loaded):
     assert bool(written[0].any())
 
 
+class Watched(Programs):
+    """Keeps what was copied to the host."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sources: list[torch.Tensor] = []
+
+    def copy_out(self, source):
+        self.sources.append(source)
+        return super().copy_out(source)
+
+
 def test_what_is_copied_to_the_host_is_one_piece_of_memory(micro: Loaded):
-    """Flags, samples and their soundness, in every bucket: a strided copy would be two."""
-    sources: list[torch.Tensor] = []
-
-    class Watched(Programs):
-        def copy_out(self, source):
-            sources.append(source)
-            return super().copy_out(source)
-
-    runner = _runner(micro, Watched())
+    """Flags, samples and their soundness, in every bucket: a strided copy would be two. Memory for
+    two of each size was there before the first request."""
+    driver = Watched()
+    runner = _runner(micro, driver)
+    for shape in runner.catalogue.shapes:
+        runner.rehearse(shape)
+    rehearsed = Counter(map(_locked_bytes, driver.sources))
+    driver.sources.clear()
     prompt = ModelPrompt(micro.prompt(), SamplingSettings.greedy(ignore_eos=True))
     for slot in (1, 2, 3):
         job = runner.job(str(slot), prompt, num_characters=9, max_new_tokens=9)
@@ -181,8 +193,14 @@ def test_what_is_copied_to_the_host_is_one_piece_of_memory(micro: Loaded):
             if shape.stage is Stage.FRAME:
                 assert len(runner.read_flags()) == len(slots)
 
-    assert len(sources) > 5
-    assert all(source.is_contiguous() for source in sources)
+    assert len(driver.sources) > 5
+    assert all(source.is_contiguous() for source in driver.sources)
+    assert all(rehearsed[_locked_bytes(source)] >= 2 for source in driver.sources)
+
+
+def _locked_bytes(source: torch.Tensor) -> int:
+    """What PyTorch locks for a copy: the next power of two."""
+    return 1 << (source.nbytes - 1).bit_length()
 
 
 def _num_tensors() -> int:

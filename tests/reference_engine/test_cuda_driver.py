@@ -243,6 +243,21 @@ def test_capture_says_what_memory_it_took(caplog: pytest.LogCaptureFixture):
     assert f"{count} programs captured; device memory 0.0 MiB before, {count}.0 MiB" in caplog.text
 
 
+def test_fp32_stays_fp32_whatever_the_container_says(monkeypatch: pytest.MonkeyPatch):
+    """Neither convolutions nor products may round their inputs to ten bits."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr("reference_engine.graphs.CudaDriver", lambda *given, **settings: "driver")
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        assert "driver" == make_driver("cuda")
+        assert "highest" == torch.get_float32_matmul_precision()
+        assert not torch.backends.cudnn.allow_tf32
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
 def test_a_device_that_is_not_there_is_an_error():
     """It names the device and what to do."""
