@@ -13,6 +13,7 @@ from functools import partial
 from harness.clock import Clock
 from harness.errors import ScenarioError
 from harness.settings import TlsSettings
+from harness.wire.boundary import RecordBoundary
 from harness.wire.connection import (
     Address,
     ByteReceiver,
@@ -28,7 +29,6 @@ __all__ = ["TlsClient", "TlsStream"]
 
 _ALPN = ("http/1.1",)
 _READ_BYTES = 64 * 1024
-_RECORD_HEADER_BYTES = 5
 
 
 class TlsClient:
@@ -90,7 +90,7 @@ class TlsStream:
         self._remember = remember
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._boundary = _RecordBoundary()
+        self._boundary = RecordBoundary()
         self._plain: ByteStream | None = None
         self._tls: ssl.SSLObject | None = None
         self._wrap: Callable[[ssl.MemoryBIO, ssl.MemoryBIO], ssl.SSLObject] | None = None
@@ -267,33 +267,6 @@ class TlsStream:
         receiver = self._receiver
         if receiver is not None:
             receiver.on_error(error, stamp)
-
-
-class _RecordBoundary:
-    """Follows the record lengths of a TLS stream, to know whether a read ended between two."""
-
-    __slots__ = ("_header", "_left")
-
-    def __init__(self) -> None:
-        self._header = b""
-        self._left = 0
-
-    def feed(self, data: bytes) -> bool:
-        """Whether the stream so far ends with a whole record."""
-        position, end = 0, len(data)
-        while position < end:
-            if self._left:
-                step = min(self._left, end - position)
-                self._left -= step
-                position += step
-                continue
-            missing = _RECORD_HEADER_BYTES - len(self._header)
-            self._header += data[position : position + missing]
-            position += missing
-            if len(self._header) == _RECORD_HEADER_BYTES:
-                self._left = int.from_bytes(self._header[3:], "big")
-                self._header = b""
-        return not self._left and not self._header
 
 
 def _failure(error: ssl.SSLError, kind: str) -> TlsFailureError:

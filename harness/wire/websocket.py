@@ -22,6 +22,7 @@ from engines.outcomes import TransportOutcome
 from engines.redact import one_line
 from harness.clock import Clock
 from harness.pacer import Pacer, Timer
+from harness.wire.boundary import FrameBoundary
 from harness.wire.connection import (
     ByteStream,
     ConnectionInfo,
@@ -73,8 +74,9 @@ class WebSocketConnection:
     """A `Connection` that is one session; it is never used again."""
 
     __slots__ = (
-        "_close_timer", "_dial", "_fragments", "_info", "_is_text", "_listener", "_options",
-        "_ping_timer", "_protocol", "_read_rate", "_state", "_stream", "_target", "_waits_for_pong",
+        "_boundary", "_close_timer", "_dial", "_fragments", "_info", "_is_text", "_listener",
+        "_options", "_ping_timer", "_protocol", "_read_rate", "_state", "_stream", "_target",
+        "_waits_for_pong",
     )  # fmt: skip
 
     is_warm = False
@@ -87,6 +89,7 @@ class WebSocketConnection:
         self._stream: ByteStream | None = None
         self._dial: Dial | None = None
         self._info: ConnectionInfo | None = None
+        self._boundary = FrameBoundary()
         self._fragments: list[bytes] = []
         self._is_text = False
         self._waits_for_pong = False
@@ -221,15 +224,15 @@ class WebSocketConnection:
         """One read: what it completed, each with the read's stamp."""
         self._protocol.receive_data(data)
         events = self._protocol.events_received()
+        is_whole = self._boundary.feed(data)
         self._flush()  # pongs, and the answer to a close
         for event in events:
             if self._state is _State.CLOSED:
                 return
-            is_last = event is events[-1]
+            is_own = is_whole and event is events[-1]
             if isinstance(event, Response):
-                self._on_response(event, stamp if is_last else stamp.merged())
+                self._on_response(event, stamp if is_own else stamp.merged())
             elif isinstance(event, Frame):
-                is_own = is_last and data.endswith(bytes(event.data))
                 self._on_frame(event, stamp if is_own else stamp.merged())
         self._check_protocol(stamp)
 

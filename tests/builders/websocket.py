@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
+from websockets.utils import accept_key
 
 from engines.base import (
     Action,
@@ -27,9 +29,14 @@ from engines.base import (
     WebSocketTarget,
 )
 from engines.outcomes import TransportOutcome
+from harness.wire.http_message import Origin
+from harness.wire.resolve import Resolver
+from harness.wire.websocket import WebSocketConnection, WebSocketOptions
+from tests.builders.servers import head
 from tests.builders.threaded import ThreadedServer
+from tests.builders.wire import FakeStream, FakeTime, Heard
 
-__all__ = ["Peer", "WsAdapter", "WsExchange", "WsServer"]
+__all__ = ["FakeSession", "Peer", "WsAdapter", "WsExchange", "WsServer"]
 
 
 class Peer:
@@ -167,3 +174,43 @@ class WsAdapter:
 
     def open(self, request: SpeechRequest) -> Exchange:
         return WsExchange(request.text, self._target, is_incremental=request.is_incremental)
+
+
+class FakeSession:
+    """A WebSocket session on a fake stream, accepted, with its first text sent."""
+
+    def __init__(
+        self, *, max_message_bytes: int = 1 << 20, dead_peer_s: float | None = None
+    ) -> None:
+        self.time, self.heard = FakeTime(), Heard()
+        self.running: set[WebSocketConnection] = set()
+        self.streams: list[FakeStream] = []
+        target = WebSocketTarget("ws://127.0.0.1/say", max_message_bytes=max_message_bytes)
+        self.connection = WebSocketConnection(
+            target,
+            WebSocketOptions(
+                clock=self.time.clock,
+                pacer=self.time.pacer,
+                resolver=Resolver(None, is_cached=True),  # type: ignore[arg-type]
+                make_stream=self._make_stream,
+                user_agent="tool",
+                dead_peer_s=dead_peer_s,
+                running=self.running,
+            ),
+        )
+        self.connection.open(self.heard)
+        self.stream.accept()
+        key = re.search(rb"Sec-WebSocket-Key: (\S+)", self.stream.written)
+        assert key is not None
+        answer = accept_key(key[1].decode())
+        top = head(101, upgrade="websocket", connection="Upgrade", sec_websocket_accept=answer)
+        self.stream.deliver(top)
+        self.connection.send(Send("text"), lambda _ns: None)
+
+    def _make_stream(self, origin: Origin, receiver: object) -> FakeStream:
+        self.streams.append(FakeStream(receiver, self.time.clock))  # type: ignore[arg-type]
+        return self.streams[-1]
+
+    @property
+    def stream(self) -> FakeStream:
+        return self.streams[-1]

@@ -62,6 +62,7 @@ __all__ = [
     "PlainAdapter",
     "PlainExchange",
     "Ran",
+    "Received",
     "every",
     "ms",
     "run_load",
@@ -168,6 +169,41 @@ class FakeStream:
 
     def error(self, error: OSError, at_ms: float = 0.0) -> None:
         self.receiver.on_error(error, stamp(at_ms))
+
+
+@dataclass
+class Received:
+    """A receiver that keeps everything and can wait for it."""
+
+    data: list[bytes] = field(default_factory=list)
+    stamps: list[Stamp] = field(default_factory=list)
+    phases: list[StreamPhases] = field(default_factory=list)
+    errors: list[OSError] = field(default_factory=list)
+    is_eof: bool = False
+    news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def on_connected(self, phases: StreamPhases) -> None:
+        self.phases.append(phases)
+        self.news.set()
+
+    def on_bytes(self, data: bytes, stamp: Stamp) -> None:
+        self.data.append(data)
+        self.stamps.append(stamp)
+        self.news.set()
+
+    def on_eof(self, stamp: Stamp) -> None:
+        self.is_eof = True
+        self.news.set()
+
+    def on_error(self, error: OSError, stamp: Stamp) -> None:
+        self.errors.append(error)
+        self.news.set()
+
+    async def until(self, is_met: Callable[[], bool]) -> None:
+        async with asyncio.timeout(5):
+            while not is_met():
+                self.news.clear()
+                await self.news.wait()
 
 
 @dataclass

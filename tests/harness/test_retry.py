@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 import pytest
 
 from harness.clock import FakeClock
-from harness.records import ChunkEvent, Phase, RequestRecord, TransportOutcome
+from harness.records import ChunkEvent, Phase, RequestRecord, TextEvent, TransportOutcome
 from harness.retry import next_attempt_ns, reset_for_retry, retry_after_s
 from harness.settings import RetrySettings, TimeoutSettings
 from tests.builders.wire import ms
@@ -66,11 +66,14 @@ def test_server_says_when():
 def test_longer_wait_than_allowed_is_not_waited_for():
     """An hour is the server's way to say no."""
     assert None is _next_ms(_ended(retry_after="3600"))
+    assert 30_100 == _next_ms(_ended(retry_after="30"))
 
 
 def test_no_retry_past_the_total_limit():
     """It counts from the first attempt, so a retry could only time out."""
     assert None is _next_ms(_ended(retry_after="7"), total_s=5.0)
+    assert None is _next_ms(_ended(retry_after="2", dispatched_ns=-ms(4000)), total_s=5.0)
+    assert 600 == _next_ms(_ended(dispatched_ns=-ms(4000)), total_s=5.0, backoff_s=0.5)
 
 
 @pytest.mark.parametrize(
@@ -120,10 +123,12 @@ def test_reset_keeps_the_first_dispatch_and_the_count():
     """Latency counts from the first attempt."""
     record = RequestRecord("r", "p", 0, 0, Phase.MEASURE, "x", "t", 5, dispatched_ns=7)
     record.attempts, record.sent_ns, record.http_status, record.error_kind = 1, 8, 429, "headers"
+    record.body_bytes, record.text_events = 40, [TextEvent(0, 7, 8, None)]
     reset_for_retry(record)
 
     assert (5, 7, 1) == (record.scheduled_ns, record.dispatched_ns, record.attempts)
     assert (None, None, None) == (record.sent_ns, record.http_status, record.error_kind)
+    assert (0, []) == (record.body_bytes, record.text_events)
 
 
 def test_reset_clears_every_stamp_of_the_attempt():

@@ -3,64 +3,20 @@
 from __future__ import annotations
 
 import errno
-import re
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from websockets.frames import Opcode
-from websockets.utils import accept_key
 
 from engines import registry
-from engines.base import Send, WebSocketTarget
 from harness.prompts import load_prompts
-from harness.wire.http_message import Origin
-from harness.wire.resolve import Resolver
-from harness.wire.websocket import WebSocketConnection, WebSocketOptions
-from tests.builders.servers import ScriptedServer, chunked, head
-from tests.builders.websocket import Peer, WsAdapter, WsServer
-from tests.builders.wire import FakeStream, FakeTime, Heard, say
+from tests.builders.servers import ScriptedServer, chunked
+from tests.builders.websocket import FakeSession, Peer, WsAdapter, WsServer
+from tests.builders.wire import say
 
 MAX_MESSAGE_BYTES = 1_000
 PROMPTS = load_prompts("hostile").prompts
-
-
-class _Session:
-    """A WebSocket session on a fake stream, accepted, with its first text sent."""
-
-    def __init__(self) -> None:
-        self.time, self.heard = FakeTime(), Heard()
-        self.running: set[WebSocketConnection] = set()
-        self.streams: list[FakeStream] = []
-        target = WebSocketTarget("ws://127.0.0.1/say", max_message_bytes=MAX_MESSAGE_BYTES)
-        self.connection = WebSocketConnection(
-            target,
-            WebSocketOptions(
-                clock=self.time.clock,
-                pacer=self.time.pacer,
-                resolver=Resolver(None, is_cached=True),  # type: ignore[arg-type]
-                make_stream=self._make_stream,
-                user_agent="tool",
-                dead_peer_s=None,
-                running=self.running,
-            ),
-        )
-        self.connection.open(self.heard)
-        self.stream.accept()
-        key = re.search(rb"Sec-WebSocket-Key: (\S+)", self.stream.written)
-        assert key is not None
-        answer = accept_key(key[1].decode())
-        top = head(101, upgrade="websocket", connection="Upgrade", sec_websocket_accept=answer)
-        self.stream.deliver(top)
-        self.connection.send(Send("text"), lambda _ns: None)
-
-    def _make_stream(self, origin: Origin, receiver: object) -> FakeStream:
-        self.streams.append(FakeStream(receiver, self.time.clock))  # type: ignore[arg-type]
-        return self.streams[-1]
-
-    @property
-    def stream(self) -> FakeStream:
-        return self.streams[-1]
 
 
 def _frame(opcode: int, data: bytes, is_last: bool, *, is_masked: bool = False) -> bytes:
@@ -82,7 +38,7 @@ _NOISE = st.lists(st.one_of(_FRAMES, _FRAMES, st.binary(max_size=40), _MASKED), 
 def test_any_bytes_end_a_session_once(pieces: list[bytes], size: int, is_reset: bool):
     """Frames of every kind and order, cut anywhere, then a close or a reset: one ending, and
     nothing is left open."""
-    session = _Session()
+    session = FakeSession(max_message_bytes=MAX_MESSAGE_BYTES)
     data = b"".join(pieces)
     for start in range(0, len(data), size):
         if not session.stream.is_closed:
@@ -101,7 +57,7 @@ def test_any_bytes_end_a_session_once(pieces: list[bytes], size: int, is_reset: 
 @pytest.mark.parametrize("opcode", [Opcode.TEXT, Opcode.BINARY])
 def test_a_message_that_never_ends_is_not_hoarded(opcode: Opcode):
     """Fragment after fragment: over the limit of a message it is a protocol error."""
-    session = _Session()
+    session = FakeSession(max_message_bytes=MAX_MESSAGE_BYTES)
     session.stream.deliver(_frame(opcode, bytes(100), False))
     for _ in range(20):
         if not session.stream.is_closed:

@@ -172,6 +172,34 @@ def test_connection_that_cannot_be_kept_is_closed(reply: bytes):
     assert rig.stream.is_closed
 
 
+@pytest.mark.parametrize("what", ["a thin line", "bytes unsent"])
+def test_connection_that_is_not_as_it_was_is_closed(what: str):
+    """A small window would slow the next reader; an early answer leaves half a request behind."""
+    rig = Rig()
+    if what == "a thin line":
+        rig.connection.limit_reading(1000)
+    else:
+        rig.stream.has_unsent = True
+    rig.stream.deliver(head(200, content_length=0))
+    rig.connection.release()
+
+    assert rig.stream.is_closed
+    assert [] == rig.idle
+
+
+def test_bytes_before_the_request_of_a_taken_connection_are_a_protocol_error():
+    """It is busy, but an exchange may have something else to do first."""
+    rig = Rig()
+    rig.stream.deliver(head(200, content_length=0))
+    rig.connection.release()
+    rig.heard = Heard()
+    rig.ask()
+    rig.stream.deliver(head(200, content_length=0))
+
+    assert rig.heard.failure is not None
+    assert "unasked_bytes" == rig.heard.failure.kind
+
+
 def test_cold_connections_close_after_one_request():
     """And say so."""
     rig = Rig(keep_alive=False)

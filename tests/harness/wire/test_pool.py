@@ -105,6 +105,30 @@ def test_server_that_went_away_is_not_knocked_at_for_ever():
     assert 3 == rig.pool.stats.num_failed
 
 
+def test_failures_that_do_not_follow_each_other_do_not_add_up():
+    """A server that closes now and then keeps its pool full, however long the point."""
+    rig = Rig()
+    rig.fill()
+    for _ in range(5):
+        next(s for s in rig.streams if not s.is_closed).eof()
+        rig.time.advance(1)
+        rig.streams[-1].error(ConnectionRefusedError(111, ""))
+        rig.time.advance(1)
+        rig.streams[-1].accept()
+
+    assert 2 == rig.pool.num_idle
+
+
+def test_the_connection_used_last_is_used_next():
+    """The others stay idle together, and a server that closes idle ones closes those."""
+    rig = Rig()
+    rig.fill()
+    first = rig.pool.take()
+    rig.use(first)
+
+    assert first is rig.pool.take()
+
+
 def test_connection_past_its_lifetime_is_not_used_again():
     """Neither from the idle ones nor after its response."""
     rig = Rig(lifetime_ms=50)

@@ -7,52 +7,15 @@ import errno
 import socket
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import pytest
 
 from harness.clock import FakeClock, RunClock
 from harness.loop import run
-from harness.wire.connection import Address, Stamp, StreamPhases
+from harness.wire.connection import Address, Stamp
 from harness.wire.socket import READ_BYTES, SO_TIMESTAMPNS, ReadStats, SocketOptions, StampedSocket
 from harness.wire.stamping import StampAnchor, kernel_stamps_work
-from tests.builders.wire import ms
-
-
-@dataclass
-class Received:
-    """A receiver that keeps everything and can wait for it."""
-
-    data: list[bytes] = field(default_factory=list)
-    stamps: list[Stamp] = field(default_factory=list)
-    phases: list[StreamPhases] = field(default_factory=list)
-    errors: list[OSError] = field(default_factory=list)
-    is_eof: bool = False
-    news: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def on_connected(self, phases: StreamPhases) -> None:
-        self.phases.append(phases)
-        self.news.set()
-
-    def on_bytes(self, data: bytes, stamp: Stamp) -> None:
-        self.data.append(data)
-        self.stamps.append(stamp)
-        self.news.set()
-
-    def on_eof(self, stamp: Stamp) -> None:
-        self.is_eof = True
-        self.news.set()
-
-    def on_error(self, error: OSError, stamp: Stamp) -> None:
-        self.errors.append(error)
-        self.news.set()
-
-    async def until(self, is_met: Callable[[], bool]) -> None:
-        async with asyncio.timeout(5):
-            while not is_met():
-                self.news.clear()
-                await self.news.wait()
-
+from tests.builders.wire import Received, ms
 
 # -- a socket that does as it is told --------------------------------------------------------------
 
@@ -88,12 +51,17 @@ class _ScriptedSocket:
         self.room = 1 << 30
         self.send_error: OSError | None = None
         self.is_closed = False
+        self.options: dict[tuple[int, int], int] = {}
+        # What happens while a system call lasts.
+        self.on_call: Callable[[], None] = lambda: None
 
     def fileno(self) -> int:
         return 99
 
     def setblocking(self, value: bool) -> None: ...
-    def setsockopt(self, *args: object) -> None: ...
+
+    def setsockopt(self, level: int, name: int, value: int) -> None:
+        self.options[level, name] = value
 
     def getsockopt(self, level: int, name: int, size: int = 0) -> int | bytes:
         return bytes(size) if size else 0
@@ -105,6 +73,7 @@ class _ScriptedSocket:
         self.is_closed = True
 
     def send(self, data: memoryview) -> int:
+        self.on_call()
         if self.send_error is not None:
             raise self.send_error
         if not self.room:
@@ -117,6 +86,7 @@ class _ScriptedSocket:
     def recvmsg(
         self, size: int, space: int
     ) -> tuple[bytes, list[tuple[int, int, bytes]], int, None]:
+        self.on_call()
         if not self.reads:
             raise BlockingIOError
         step = self.reads.pop(0)
@@ -133,7 +103,7 @@ class _ScriptedSocket:
 class Rig:
     """A stamped socket on a scripted one, connected at 1 ms."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, dead_peer_s: float | None = None) -> None:
         self.clock, self.loop, self.sock = FakeClock(), _ScriptedLoop(), _ScriptedSocket()
         self.stats, self.received, self.ticks = ReadStats(), Received(), []
         self.later: list[tuple[int, Callable[[], None]]] = []
@@ -144,6 +114,7 @@ class Rig:
             tick=lambda: self.ticks.append(self.clock.now_ns()),
             at=lambda due_ns, callback: self.later.append((due_ns, callback)),
             stats=self.stats,
+            dead_peer_s=dead_peer_s,
             make_socket=lambda *_: self.sock,  # type: ignore[arg-type, return-value]
             polled_ns=lambda: self.polled_ns,
         )
@@ -170,6 +141,15 @@ def test_arrival_is_the_kernels_and_read_is_ours():
 def test_floor_is_the_last_moment_the_socket_was_drained():
     """A short read emptied it, so what comes next came after that."""
     rig = Rig()
+    rig.read(b"abc", at_ms=10, now_ms=15)
+
+    assert ms(15) == rig.read(b"def", at_ms=20, now_ms=30).floor_ns
+
+
+def test_floor_is_the_moment_before_the_call_that_found_the_end():
+    """What came while that call lasted came after it."""
+    rig = Rig()
+    rig.sock.on_call = lambda: rig.clock.advance_ns(ms(2))
     rig.read(b"abc", at_ms=10, now_ms=15)
 
     assert ms(15) == rig.read(b"def", at_ms=20, now_ms=30).floor_ns
@@ -221,6 +201,20 @@ def test_sending_a_request_raises_the_floor():
     rig.stream.mark_drained(ms(9))
 
     assert ms(9) == rig.read(b"abc", at_ms=10, now_ms=11).floor_ns
+
+
+def test_an_earlier_send_does_not_lower_the_floor():
+    """A second write of the same request says nothing new."""
+    rig = Rig()
+    rig.stream.mark_drained(ms(9))
+    rig.stream.mark_drained(ms(4))
+
+    assert ms(9) == rig.read(b"abc", at_ms=10, now_ms=11).floor_ns
+
+
+def test_nothing_arrives_after_it_was_read():
+    """A stamp beyond the read, without a step of the clock, is an error of the conversion."""
+    assert Stamp(ms(15), ms(15), ms(1)) == Rig().read(b"abc", at_ms=15.5, now_ms=15)
 
 
 def test_arrivals_never_go_back():
@@ -290,6 +284,44 @@ def test_first_byte_of_a_write_is_stamped_before_its_call():
 
     assert [ms(5)] == sent
     assert b"hello" == rig.sock.sent
+
+
+def test_the_system_call_is_no_part_of_its_own_stamp():
+    """However long it takes."""
+    rig, sent = Rig(), []
+    rig.sock.on_call = lambda: rig.clock.advance_ns(ms(3))
+    rig.stream.write(b"hello", sent.append)
+
+    assert [ms(1)] == sent
+
+
+def test_small_writes_are_not_held_back():
+    """The kernel would wait for an acknowledgement to fill its segment."""
+    assert 1 == Rig().sock.options[socket.IPPROTO_TCP, socket.TCP_NODELAY]
+
+
+@pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="options of Linux")
+def test_the_kernel_finds_a_dead_peer_within_the_limit():
+    """Silence, then probes, then the end: together about as long as the user allows."""
+    options = Rig(dead_peer_s=40).sock.options
+    idle_s, interval_s, num_probes = (
+        options[socket.IPPROTO_TCP, name]
+        for name in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+    )
+
+    assert 1 == options[socket.SOL_SOCKET, socket.SO_KEEPALIVE]
+    assert 40 == idle_s + interval_s * num_probes
+    assert 40_000 == options[socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT]
+
+
+def test_a_write_in_parts_leaves_nothing_behind():
+    """Neither bytes nor a callback that would wake the loop for ever."""
+    rig = Rig()
+    rig.sock.room = 2
+    rig.stream.write(b"hello", None)
+    rig.sock.room = 100
+    rig.loop.writers[99]()
+
     assert not rig.stream.has_unsent
     assert {} == rig.loop.writers
 
@@ -299,6 +331,8 @@ def test_a_peer_that_closed_its_reading_side_may_have_said_why():
     rig = Rig()
     rig.sock.send_error = BrokenPipeError(errno.EPIPE, "")
     rig.stream.write(b"hello", None)
+    for callback in rig.loop.soon:
+        callback()
     rig.read(b"429", at_ms=10, now_ms=11)
 
     assert [] == rig.received.errors

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import ssl
 import threading
@@ -11,17 +12,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from harness.clock import RunClock
+from harness.clock import FakeClock, RunClock
 from harness.errors import ScenarioError
 from harness.records import RequestRecord
 from harness.settings import ConnectionMode, ConnectionSettings, TlsSettings, WireSettings
-from harness.wire.tls import _RecordBoundary
+from harness.wire.connection import ByteReceiver
+from harness.wire.http_message import Origin
+from harness.wire.tls import TlsClient
 from tests.builders.servers import chunk, head, ok
 from tests.builders.tls import Certificates, TlsServer, answer, read_request
-from tests.builders.wire import PlainAdapter, every, run_load, say
+from tests.builders.wire import FakeStream, PlainAdapter, Received, every, run_load, say
 
 REPLY = ok(b"abcd")[0].data
 CHUNKED = head(200, content_type="audio/pcm", transfer_encoding="chunked")
@@ -237,15 +238,69 @@ def test_certificate_file_that_cannot_be_used_is_one_line(
     assert "\n" not in str(found.value)
 
 
-@given(st.lists(st.integers(1, 300), min_size=1, max_size=8), st.integers(1, 50))
-def test_record_borders_are_found_whatever_the_reads(sizes: list[int], step: int):
-    """Exactly the reads that end with a whole record say so."""
-    stream = b"".join(b"\x17\x03\x03" + size.to_bytes(2, "big") + bytes(size) for size in sizes)
-    ends, position = set(), 0
-    for size in sizes:
-        position += 5 + size
-        ends.add(position)
-    boundary = _RecordBoundary()
-    for start in range(0, len(stream), step):
-        end = min(start + step, len(stream))
-        assert (end in ends) is boundary.feed(stream[start:end])
+class _Session:
+    """A TLS stream on a fake one, its hands shaken with a server in memory."""
+
+    def __init__(self, context: ssl.SSLContext, ca_file: str) -> None:
+        self.heard, self.clock = Received(), FakeClock()
+        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.server = context.wrap_bio(self.incoming, self.outgoing, server_side=True)
+        self.stream = TlsClient(TlsSettings(ca_file=ca_file)).make_stream(
+            Origin("https", "127.0.0.1", 443),
+            self.heard,
+            clock=self.clock,
+            make_plain=self._make_plain,
+        )
+        self.plain.accept()
+        for _ in range(3):
+            self._to_server()
+            with contextlib.suppress(ssl.SSLWantReadError):
+                self.server.do_handshake()
+            self.plain.deliver(self.outgoing.read())
+        assert self.heard.phases
+
+    def _make_plain(self, above: ByteReceiver) -> FakeStream:
+        self.plain = FakeStream(above, self.clock)
+        return self.plain
+
+    def _to_server(self) -> None:
+        self.incoming.write(self.plain.written)
+        self.plain.written = b""
+
+    def record(self, data: bytes) -> bytes:
+        """One record as the server writes it."""
+        self.server.write(data)
+        return self.outgoing.read()
+
+    def goodbye(self) -> bytes:
+        with contextlib.suppress(ssl.SSLWantReadError):
+            self.server.unwrap()
+        return self.outgoing.read()
+
+    def server_reads(self) -> bytes:
+        """What came from the client; empty for its goodbye."""
+        self._to_server()
+        return self.server.read()
+
+
+def test_plain_text_owns_the_stamp_if_the_read_ended_with_its_record(certificates: Certificates):
+    """Not with part of the next one behind it, nor with a goodbye."""
+    session = _Session(certificates.server(), certificates.ca_file)
+    first, second, third, last = (session.record(b"abcd") for _ in range(4))
+    session.plain.deliver(first)
+    session.plain.deliver(second + third[:7])
+    session.plain.deliver(third[7:])
+    session.plain.deliver(last + session.goodbye())
+
+    assert [b"abcd"] * 4 == session.heard.data
+    assert [True, False, True, False] == [seen.is_exact for seen in session.heard.stamps]
+    assert session.heard.is_eof
+
+
+def test_closing_says_goodbye(certificates: Certificates):
+    """A server that is told does not have to guess whether it was cut off."""
+    session = _Session(certificates.server(), certificates.ca_file)
+    session.stream.close()
+
+    assert session.plain.is_closed
+    assert b"" == session.server_reads()

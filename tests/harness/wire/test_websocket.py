@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable
 
 import pytest
-from websockets.frames import Opcode
+from websockets.frames import Frame, Opcode
 
 from harness.clock import RunClock
 from harness.settings import TimeoutSettings, WireSettings
 from harness.single import SingleResult
 from harness.text_source import TextPacing
 from tests.builders.servers import ScriptedServer, Wait, Write, head, ok
-from tests.builders.websocket import Peer, WsAdapter, WsServer
+from tests.builders.websocket import FakeSession, Peer, WsAdapter, WsServer
 from tests.builders.wire import every, run_load, say
 
 PCM = bytes(range(250))
@@ -362,3 +362,59 @@ def test_text_is_sent_as_it_falls_due():
         record.sent_ns,
         record.last_text_ns,
     )
+
+
+# -- on a fake stream -----------------------------------------------------------------------------
+
+
+def _frame(opcode: Opcode, data: bytes, *, fin: bool = True) -> bytes:
+    return Frame(opcode, data, fin).serialize(mask=False)
+
+
+def test_asking_for_a_session_marks_the_stream_as_drained():
+    """Its answer cannot have arrived before."""
+    assert 1 == len(FakeSession().stream.floors)
+
+
+def test_messages_in_fragments_do_not_run_into_each_other():
+    """Each is its own fragments joined, and nothing of the one before."""
+    session = FakeSession()
+    for first, last in ((b"ab", b"cd"), (b"ef", b"gh")):
+        session.stream.deliver(_frame(Opcode.BINARY, first, fin=False))
+        session.stream.deliver(_frame(Opcode.CONT, last))
+    session.stream.deliver(_frame(Opcode.BINARY, b"ij"))
+
+    assert [b"abcd", b"efgh", b"ij"] == [event.data for event in session.heard.events[1:]]
+
+
+def test_a_message_owns_the_stamp_if_the_read_ended_with_it():
+    """With another behind it, or the beginning of one, it came earlier than the stamp says."""
+    session = FakeSession()
+    whole = _frame(Opcode.BINARY, b"abcd")
+    session.stream.deliver(whole)
+    session.stream.deliver(whole + whole)
+    session.stream.deliver(whole + whole[:3])
+    session.stream.deliver(whole[3:])
+
+    assert [True, False, True, False, True] == [s.is_exact for s in session.heard.stamps[1:]]
+
+
+def test_a_peer_that_answers_nothing_is_dead_within_the_limit():
+    """Asked in the middle of it, given up at its end."""
+    session = FakeSession(dead_peer_s=0.1)
+    session.time.advance(99)
+    assert session.heard.failure is None
+    session.time.advance(2)
+
+    assert session.heard.failure is not None
+    assert "no_pong" == session.heard.failure.kind
+
+
+def test_a_peer_that_sends_audio_is_alive_whatever_it_does_with_pings():
+    """Data is as good an answer."""
+    session = FakeSession(dead_peer_s=0.1)
+    for _ in range(10):
+        session.time.advance(40)
+        session.stream.deliver(_frame(Opcode.BINARY, b"abcd"))
+
+    assert session.heard.failure is None
