@@ -33,6 +33,7 @@ from analysis.report.speech_view import speech_table, wer_cell
 from analysis.report.terms import GENERAL_TERMS, OUTCOME_DEFINITIONS
 from analysis.report.words import (
     NOT_MEASURED,
+    metric_words,
     num_hits,
     number,
     percentile_note,
@@ -218,7 +219,7 @@ def _failures(found: PointValue | None) -> Cell:
 
 def _terms() -> tuple[Term, ...]:
     metrics = tuple(
-        Term(metric.name, metric.name.replace("_", " "), metric.definition, metric.unit)
+        Term(metric.name, metric_words(metric.name), metric.definition, metric.unit)
         for metric in registry().values()
     )
     outcomes = tuple(

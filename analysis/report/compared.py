@@ -28,7 +28,7 @@ from analysis.report.page import page_section
 from analysis.report.sections import figure_markup, table_markup
 from analysis.report.svg import Axis, Chart, Line, Point, Rule
 from analysis.report.terminal import print_table
-from analysis.report.words import rate
+from analysis.report.words import metric_words, rate
 
 __all__ = [
     "compared_section",
@@ -77,7 +77,7 @@ def merge_or_revert(found: Comparison) -> Decision:
 
 
 def _named(claims: Sequence[MetricDifference], word: str) -> str:
-    names = dict.fromkeys(f"{each.statistic} {each.metric}".replace("_", " ") for each in claims)
+    names = dict.fromkeys(f"{each.statistic} {metric_words(each.metric)}" for each in claims)
     return f"{word} in {', '.join(names)}"
 
 
@@ -153,11 +153,11 @@ def difference_chart(
         )
     if not points:
         return None
-    name = f"{statistic} {metric}".replace("_", " ")
+    name = f"{statistic} {metric_words(metric)}"
     return Chart(
         chart_id=f"difference-{number}-{metric}-{statistic}".replace("_", "-"),
         title=f"{name}: {rates[0].second} minus {rates[0].first}",
-        description="; ".join(words).replace("_", " "),
+        description="; ".join(words),
         x=Axis(
             "offered rate (requests/s)",
             is_exact=True,
@@ -183,9 +183,10 @@ def difference_table(pair: Pair) -> Table:
         Column("difference [95 % interval]"),
         Column("verdict", is_number=False),
     )
-    paired = "request by request" if all(at.is_paired for at in pair.rates) else "unpaired"
+    is_paired = all(at.is_paired for at in pair.rates)
+    how = "request by request where both sides have the figure" if is_paired else "unpaired"
     caption = (
-        f"First {pair.first}, second {pair.second}, compared {paired}; a difference is second minus"
+        f"First {pair.first}, second {pair.second}, compared {how}; a difference is second minus"
         " first, a verdict is on the second. Intervals of percentiles come from a block bootstrap,"
         " those of shares are Newcombe's; what is called better or worse has passed Holm's"
         " correction for all metrics of its rate."

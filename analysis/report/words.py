@@ -16,6 +16,7 @@ __all__ = [
     "NOT_MEASURED",
     "count",
     "interval_share",
+    "metric_words",
     "minute",
     "num_hits",
     "number",
@@ -32,6 +33,13 @@ __all__ = [
 
 # A Poisson plan of a short phase holds more or fewer arrivals than its rate says.
 _OFFERED_TOLERANCE = 0.05
+_ABBREVIATIONS = ("ttfa", "ttfb", "ttfp", "wer")
+
+
+def metric_words(name: str) -> str:
+    """`audible_ttfa` as a text has it: `audible TTFA`."""
+    words = name.split("_")
+    return " ".join(word.upper() if word in _ABBREVIATIONS else word for word in words)
 
 
 def interval_share(lo: float | None, hi: float | None) -> str:

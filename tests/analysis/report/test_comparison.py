@@ -58,7 +58,7 @@ def test_slower_server_is_a_revert(found):
     decision = merge_or_revert(found)
 
     assert ("revert", Tone.BAD) == (decision.findings[0].cell.text, decision.tone)
-    assert "p50 audible ttfa" in decision.findings[0].cell.note
+    assert "p50 audible TTFA" in decision.findings[0].cell.note
 
 
 @pytest.mark.parametrize(
