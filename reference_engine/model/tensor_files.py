@@ -115,8 +115,9 @@ class TensorFiles:
             value: Tensor = self._open[stored.file].get_tensor(name)
         except (SafetensorError, OSError) as error:
             raise CheckpointError(f"{stored.file}: {name}: cannot be read ({error})") from error
-        # The sum is non-finite where an element is, and needs no mask as large as the tensor.
-        if not torch.isfinite(value.sum(dtype=torch.float64)):
+        # One of the two is not finite where any element is not. A sum in fp64 would first make a
+        # copy four times as large, and take thirty times as long.
+        if not torch.stack(torch.aminmax(value)).isfinite().all():
             raise CheckpointError(
                 f"{stored.file}: {name}: holds a NaN or an infinity; fetch the file again"
             )
