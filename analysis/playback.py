@@ -317,8 +317,10 @@ def _start_ns(playable: Sequence[MediaArrival], rate: int, start: StartRule) -> 
 
 def _earliest_start_ns(playable: Sequence[MediaArrival], rate: int, start: StartRule) -> int:
     """When playback would have started had every chunk come as early as its stamp allows."""
+    # Only a buffer is filled by more than the first of them.
+    first = playable if start.kind is StartKind.BUFFER_MS else playable[:1]
     early = [
-        MediaArrival(each.arrival_ns - each.uncertainty_ns, each.num_samples) for each in playable
+        MediaArrival(each.arrival_ns - each.uncertainty_ns, each.num_samples) for each in first
     ]
     return _start_ns(early, rate, start)
 

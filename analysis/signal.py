@@ -121,7 +121,8 @@ def _power(samples: FloatArray) -> float:
 def _frame_power(samples: FloatArray, frame: int) -> NDArray[np.float64]:
     num_frames = len(samples) // frame
     frames = samples[: num_frames * frame].astype(np.float64).reshape(num_frames, frame)
-    return np.asarray(frames.var(axis=1))
+    squares = np.einsum("ij,ij->i", frames, frames)
+    return np.asarray(squares / frame - np.square(frames.mean(axis=1)))
 
 
 def _runs(is_in: NDArray[np.bool_], *, least: float) -> list[SampleRun]:

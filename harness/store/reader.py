@@ -210,7 +210,13 @@ class _RowsOfRequests:
     """Rows of a table by request; those of one request lie together, as they were written."""
 
     def __init__(self, table: Any) -> None:
-        self._table = table.drop_columns("request_id").combine_chunks()
+        # Numbers without nulls are cut a dozen times faster as an array.
+        self._columns = [
+            column.to_numpy()
+            if pa.types.is_integer(column.type) and not column.null_count
+            else column
+            for column in table.drop_columns("request_id").combine_chunks().columns
+        ]
         self._places: dict[str, tuple[int, int]] = {}
         if table.num_rows:
             runs = pc.run_end_encode(table.column("request_id").combine_chunks())
@@ -224,8 +230,11 @@ class _RowsOfRequests:
     def of(self, request_id: str) -> Iterator[tuple[Any, ...]]:
         """Values of each row, in the order of the columns."""
         start, end = self._places.get(request_id, (0, 0))
-        part = self._table.slice(start, end - start)
-        return zip(*(column.to_pylist() for column in part.columns), strict=True)
+        return zip(*(_values(column[start:end]) for column in self._columns), strict=True)
+
+
+def _values(part: Any) -> Any:
+    return part.to_pylist() if isinstance(part, pa.ChunkedArray) else part.tolist()
 
 
 def _record(
