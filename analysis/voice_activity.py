@@ -146,9 +146,8 @@ def _voiced(samples: FloatArray, starts: NDArray[np.int64], shape: _Shape) -> ND
     half the number of lags needs no more of them, whatever the sample rate is.
     """
     rows = sliding_window_view(samples, shape.frame)[starts]  # [frames, samples]
-    # In single precision, where numpy has it: half the time, and far finer than any threshold.
-    whole = np.fft.rfft(rows * shape.window.astype(rows.dtype), shape.spectrum, axis=1)
-    band = np.abs(whole[:, shape.bins]).astype(np.float64) ** 2
+    whole = np.fft.rfft(rows * shape.window, shape.spectrum, axis=1)
+    band = np.abs(whole[:, shape.bins]) ** 2
     total = band.sum(axis=1)
     # A bin and its mirror image: twice the one-sided sum.
     power = 2 * total / shape.spectrum / np.square(shape.window).sum()
