@@ -74,7 +74,9 @@ def assemble(
         CheckpointError: the folder is damaged or not a checkpoint.
         ReferenceEngineError: the device cannot be used, or has too little memory.
     """
-    driver = make_driver(device, captured=captured_stages(profile.capture))
+    driver = make_driver(
+        device, captured=captured_stages(profile.capture), fp32_math=profile.fp32_math
+    )
     try:
         model = load_model(folder, device=device, dtype=dtype)
         codec = load_codec(folder, device=device)

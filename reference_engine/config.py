@@ -32,6 +32,7 @@ __all__ = [
     "EosRead",
     "Fill",
     "FixedChunks",
+    "Fp32Math",
     "Guards",
     "LeadingSilence",
     "Pacing",
@@ -103,6 +104,13 @@ class CodecMode(StrEnum):
 
     CACHED = "cached"
     REDECODE = "redecode"  # the whole history again for every chunk
+
+
+class Fp32Math(StrEnum):
+    """How a GPU multiplies what is fp32: the codec, and whatever else was asked for in fp32."""
+
+    EXACT = "exact"
+    TF32 = "tf32"  # on tensor cores, which round what goes in to ten bits
 
 
 class LeadingSilence(StrEnum):
@@ -250,6 +258,7 @@ class Profile(_Strict):
     eos_read: EosRead
     prefix_kv: bool
     codec: CodecMode
+    fp32_math: Fp32Math
     sampler: Sampler
     leading_silence: LeadingSilence
     assume_silent_frames: Annotated[int, Field(ge=0)]

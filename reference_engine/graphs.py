@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from reference_engine.batch import Batch, Catalogue, Shape, Stage
+from reference_engine.config import Fp32Math
 from reference_engine.errors import ReferenceEngineError, UncapturedShapeError
 
 __all__ = [
@@ -299,12 +300,18 @@ class CudaDriver:
         _LOG.info("graphs freed: %.1f MiB of device memory given back", freed / _MIB)
 
 
-def make_driver(device: str, *, captured: Iterable[Stage] = tuple(Stage)) -> GraphDriver:
+def make_driver(
+    device: str,
+    *,
+    captured: Iterable[Stage] = tuple(Stage),
+    fp32_math: Fp32Math = Fp32Math.EXACT,
+) -> GraphDriver:
     """The driver of a device.
 
     Args:
         device: `cpu`, `cuda` or `cuda:N`.
         captured: stages to record, where the device can record at all.
+        fp32_math: of everything that runs on a GPU in this process from now on.
 
     Raises:
         ReferenceEngineError: there is none for it, or it is not there.
@@ -319,10 +326,11 @@ def make_driver(device: str, *, captured: Iterable[Stage] = tuple(Stage)) -> Gra
             f"device {device!r}: this PyTorch ({torch.__version__}) finds no CUDA device;"
             " use 'cpu', or install a CUDA build on a machine with a GPU"
         )
-    # The codec is fp32 by decision, and TF32 would keep ten of its bits. Convolutions use it unless
-    # told otherwise, products where a container sets TORCH_ALLOW_TF32_CUBLAS_OVERRIDE.
-    torch.backends.cudnn.allow_tf32 = False
-    torch.set_float32_matmul_precision("highest")
+    # Told in both cases: convolutions use TF32 unless told otherwise, products where a container
+    # sets TORCH_ALLOW_TF32_CUBLAS_OVERRIDE.
+    is_exact = fp32_math is Fp32Math.EXACT
+    torch.backends.cudnn.allow_tf32 = not is_exact
+    torch.set_float32_matmul_precision("highest" if is_exact else "high")
     return CudaDriver(device, captured=captured)
 
 

@@ -18,7 +18,7 @@ import torch
 from reference_engine.batch import Batch, Shape, Stage, Urgency, captured_stages
 from reference_engine.clock import Clock, MonotonicClock
 from reference_engine.codec.weights import load_codec
-from reference_engine.config import Profile, Stages
+from reference_engine.config import Fp32Math, Profile, Stages
 from reference_engine.floors import Ceilings, floor_of, measure_ceilings, stage_work
 from reference_engine.graphs import make_driver
 from reference_engine.launches import count_launches
@@ -113,6 +113,7 @@ def measure_steps(
         folder,
         device=device,
         dtype=_DTYPES[dtype],
+        fp32_math=profile.fp32_math,
         clock=clock or MonotonicClock(),
         num_calls=num_calls,
     )
@@ -149,9 +150,17 @@ class _Desk:
     """A loaded checkpoint and what times its steps."""
 
     def __init__(
-        self, folder: Path, *, device: str, dtype: torch.dtype, clock: Clock, num_calls: int
+        self,
+        folder: Path,
+        *,
+        device: str,
+        dtype: torch.dtype,
+        fp32_math: Fp32Math,
+        clock: Clock,
+        num_calls: int,
     ) -> None:
-        make_driver(device)  # a device that is not there is said before anything is loaded
+        # A device that is not there is said before anything is loaded.
+        make_driver(device, fp32_math=fp32_math)
         self._device, self._clock, self._num_calls = device, clock, num_calls
         self._model = load_model(folder, device=device, dtype=dtype)
         self._codec = load_codec(folder, device=device)
@@ -189,7 +198,7 @@ class _Desk:
     def _runner(self, profile: Profile, num_slots: int, *, is_plain: bool = False) -> ModelRunner:
         captured = frozenset[Stage]() if is_plain else captured_stages(profile.capture)
         chosen = _up_to(profile, num_slots)
-        driver = make_driver(self._device, captured=captured)
+        driver = make_driver(self._device, captured=captured, fp32_math=profile.fp32_math)
         runner = ModelRunner(self._model, self._codec, chosen, driver)
         voice = self._prompts.voice(sorted(self._model.config.speakers)[0])
         runner.store_prefixes([self._prompts.open(voice)])

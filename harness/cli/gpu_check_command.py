@@ -45,8 +45,8 @@ _CPU_SHARES = (0.2, 0.4, 0.7)  # of the capacity that the bench suggests
 _PROFILES = ("ttfa", "adaptive")
 # As time allows, what matters most first.
 _RUNGS = (
-    "without-capture", "without-cached-codec", "without-fused-frame", "without-deadlines",
-    "without-chunk-ramp", "without-prefix-kv", "without-side-stream-eos",
+    "with-tf32", "without-capture", "without-cached-codec", "without-fused-frame",
+    "without-deadlines", "without-chunk-ramp", "without-prefix-kv", "without-side-stream-eos",
 )  # fmt: skip
 _MEASURE_S, _WARMUP_S, _DRAIN_S = 15.0, 2.0, 8.0
 _POINT_S = _MEASURE_S + _WARMUP_S + 5.0  # a typical drain, and what lies between two points

@@ -12,6 +12,7 @@ from reference_engine.errors import ProfileError
 
 RUNGS = [name for name in profile_names() if name.startswith("ladder/") and name[7].isdigit()]
 SINGLES = [name for name in profile_names() if name.startswith("ladder/without-")]
+MORE = [name for name in profile_names() if name.startswith("ladder/with-")]
 
 
 def write(folder: Path, name: str, **settings: object) -> Path:
@@ -125,7 +126,7 @@ def test_the_ladder_has_its_ten_rungs_in_order():
     assert list(range(10)) == [int(name.removeprefix("ladder/")[0]) for name in RUNGS]
 
 
-@pytest.mark.parametrize("name", [*RUNGS[1:], *SINGLES])
+@pytest.mark.parametrize("name", [*RUNGS[1:], *SINGLES, *MORE])
 def test_a_rung_extends_its_neighbour_and_changes_one_thing(name):
     """Its file names what it stands on and one optimisation (which may be two keys)."""
     settings = yaml.safe_load((PROFILE_FOLDER / f"{name}.yaml").read_text())

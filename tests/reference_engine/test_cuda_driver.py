@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from reference_engine.batch import Catalogue, Shape, Stage
+from reference_engine.config import Fp32Math
 from reference_engine.errors import ReferenceEngineError, UncapturedShapeError
 from reference_engine.graphs import CudaDriver, Graphs, make_driver
 from tests.builders.cuda import FakeCuda, Work
@@ -243,17 +244,23 @@ def test_capture_says_what_memory_it_took(caplog: pytest.LogCaptureFixture):
     assert f"{count} programs captured; device memory 0.0 MiB before, {count}.0 MiB" in caplog.text
 
 
-def test_fp32_stays_fp32_whatever_the_container_says(monkeypatch: pytest.MonkeyPatch):
-    """Neither convolutions nor products may round their inputs to ten bits."""
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+@pytest.mark.parametrize(
+    ("math", "precision"), [(Fp32Math.EXACT, "highest"), (Fp32Math.TF32, "high")]
+)
+def test_fp32_is_what_the_profile_says_whatever_the_container_says(
+    monkeypatch: pytest.MonkeyPatch, math: Fp32Math, precision: str
+):
+    """Exact, neither convolutions nor products round their inputs; else both do."""
+    is_tf32 = math is Fp32Math.TF32
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", not is_tf32)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr("reference_engine.graphs.CudaDriver", lambda *given, **settings: "driver")
     before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high")
+    torch.set_float32_matmul_precision("medium")
     try:
-        assert "driver" == make_driver("cuda")
-        assert "highest" == torch.get_float32_matmul_precision()
-        assert not torch.backends.cudnn.allow_tf32
+        assert "driver" == make_driver("cuda", fp32_math=math)
+        assert precision == torch.get_float32_matmul_precision()
+        assert is_tf32 == torch.backends.cudnn.allow_tf32
     finally:
         torch.set_float32_matmul_precision(before)
 
