@@ -55,7 +55,7 @@ __all__ = [
     "supported",
 ]
 
-SIGNIFICANT = 0.05
+_SIGNIFICANT = 0.05
 TEXT_WAIT = "final_text_to_audible"
 
 
@@ -407,7 +407,7 @@ def _finding(found: Difference, adjusted_p: float | None, better: Better) -> Fin
         return Finding.NOT_MEASURED
     if adjusted_p is None:
         return Finding.TOO_FEW
-    if not found.is_clear or adjusted_p >= SIGNIFICANT:
+    if not found.is_clear or adjusted_p >= _SIGNIFICANT:
         return Finding.NOT_SHOWN
     is_lower = found.hi is not None and found.hi < 0
     return Finding.BETTER if is_lower == (better is Better.LOWER) else Finding.WORSE

@@ -24,7 +24,6 @@ __all__ = [
     "MIN_N_FOR_INTERVAL",
     "Percentile",
     "PercentileStatus",
-    "describe_percentile",
     "interval_ranks",
     "nearest_rank",
     "percentile",
@@ -147,26 +146,6 @@ def _inflated_ranks(num_values: int, percent: int, inflation: float) -> Ranks | 
         return None
     scale = num_values / num_effective
     return Ranks(max(1, int(ranks.lo * scale)), min(num_values, math.ceil(ranks.hi * scale)))
-
-
-def describe_percentile(
-    found: Percentile, percent: int, *, num_values: int, num_not_reached: int, unit: str
-) -> str:
-    """One percentile in words, as every report prints it."""
-    if found.status is PercentileStatus.NO_DATA:
-        return "n/a (n = 0)"
-    if found.status is PercentileStatus.NOT_REACHED:
-        return f"not reached ({num_not_reached} of {num_values} failed)"
-    assert found.value is not None
-    text = f"{found.value:.4g} {unit}".rstrip()
-    if nearest_rank(num_values, percent) == num_values:
-        return f"{text} = max of {num_values}"
-    if found.status is PercentileStatus.NO_INTERVAL:
-        return f"{text} (n = {num_values}, no interval)"
-    if found.status is PercentileStatus.NOT_ESTIMABLE:
-        return f"{text} (n = {num_values}, not estimable: requests queue behind each other)"
-    upper = "not reached" if found.hi is None else f"{found.hi:.4g}"
-    return f"{text} [{found.lo:.4g}, {upper}] (n = {num_values})"
 
 
 def _finite(value: float) -> float | None:

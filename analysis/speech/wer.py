@@ -4,7 +4,7 @@ Corpus WER is total edits over total reference words of all scored clips; an emp
 all deletions. A mean of clips stands beside it, never instead of it. WER above 1 is real (a
 recogniser or a voice in a loop inserts words) and is printed as it is.
 
-Source: analysis/METRICS.md, "Speech validity".
+Source: analysis/METRICS.md, "Speech".
 """
 
 from __future__ import annotations

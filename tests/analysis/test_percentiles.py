@@ -11,7 +11,6 @@ from analysis.percentiles import (
     MIN_N_FOR_INTERVAL,
     Percentile,
     PercentileStatus,
-    describe_percentile,
     interval_ranks,
     nearest_rank,
     percentile,
@@ -109,23 +108,3 @@ def test_unmeasured_value_among_measured_ones_is_refused():
     """NaN has no rank."""
     with pytest.raises(ValueError, match="unmeasured"):
         sort_values([1.0, float("nan")])
-
-
-@pytest.mark.parametrize(
-    ("values", "percent", "text"),
-    [
-        (list(range(1, 21)), 99, "20 ms = max of 20"),
-        (TEN, 99, "not reached (2 of 10 failed)"),
-        (TEN, 50, "140 ms [110, not reached] (n = 10)"),
-        ([1.0, 2.0, 3.0], 50, "2 ms (n = 3, no interval)"),
-        ([], 50, "n/a (n = 0)"),
-    ],
-)
-def test_percentile_in_words(values, percent, text):
-    """n stands beside every percentile, and what is missing is said."""
-    found = percentile(sort_values(values), percent)
-    num_failed = sum(math.isinf(v) for v in values)
-
-    assert text == describe_percentile(
-        found, percent, num_values=len(values), num_not_reached=num_failed, unit="ms"
-    )
