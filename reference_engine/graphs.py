@@ -326,6 +326,15 @@ def make_driver(
             f"device {device!r}: this PyTorch ({torch.__version__}) finds no CUDA device;"
             " use 'cpu', or install a CUDA build on a machine with a GPU"
         )
+    index = torch.device(device).index
+    if index is not None:
+        if index >= torch.cuda.device_count():
+            raise ReferenceEngineError(
+                f"device {device!r}: this machine has {torch.cuda.device_count()} CUDA device(s),"
+                " numbered from 0"
+            )
+        # Kernels that are launched outside a stream's own block go to the thread's device.
+        torch.cuda.set_device(index)
     # Told in both cases: convolutions use TF32 unless told otherwise, products where a container
     # sets TORCH_ALLOW_TF32_CUBLAS_OVERRIDE.
     is_exact = fp32_math is Fp32Math.EXACT

@@ -265,6 +265,21 @@ def test_fp32_is_what_the_profile_says_whatever_the_container_says(
         torch.set_float32_matmul_precision(before)
 
 
+def test_a_numbered_device_is_the_threads_own_and_must_exist(monkeypatch: pytest.MonkeyPatch):
+    """Where kernels go that are launched outside a stream's own block; one line where it is not."""
+    chosen: list[int] = []
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # put back afterwards
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_device", chosen.append)
+    monkeypatch.setattr("reference_engine.graphs.CudaDriver", lambda *given, **settings: "driver")
+
+    assert ["driver"] * 2 == [make_driver("cuda"), make_driver("cuda:1")]
+    assert [1] == chosen
+    with pytest.raises(ReferenceEngineError, match=r"'cuda:2'.*has 2 CUDA device"):
+        make_driver("cuda:2")
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
 def test_a_device_that_is_not_there_is_an_error():
     """It names the device and what to do."""
