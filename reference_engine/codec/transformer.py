@@ -45,7 +45,7 @@ class CodecTransformerWeights:
 class _Window:
     """What a call's queries may look at, and how its tokens are rotated."""
 
-    visible: Tensor  # [B, 1, n, W + n] bool
+    bias: Tensor  # [B, 1, n, W + n], 0 where a query sees a key and -inf elsewhere
     cos: Tensor  # [B, 1, n, D]
     sin: Tensor
 
@@ -82,16 +82,20 @@ def _look_back(
     count, past = x.shape[1], state.window_k.shape[3]
     position = state.position.index_select(0, advance.slots)
     query = torch.arange(count, device=x.device)
-    key = torch.arange(past + count, device=x.device)
+    num_keys = past + count
+    # In rows of a multiple of 16: what a GPU's fused attention asks for, and else copies them to.
+    key = torch.arange(-(-num_keys // 16) * 16, device=x.device)
     # Key j stands `past + i - j` frames before query i: visible from the same frame to `past`
     # frames back, if the stream had begun by then.
     distance = past + query[:, None] - key
     is_near = (distance >= 0) & (distance <= past)
-    has_begun = key >= past - position[:, None]  # [B, W + n]
+    has_begun = key >= past - position[:, None]  # [B, keys]
+    is_hidden = ~(is_near & has_begun[:, None])
+    bias = torch.zeros_like(is_hidden, dtype=x.dtype).masked_fill(is_hidden, float("-inf"))
     angles = (position[:, None] + query).float()[:, :, None] * weights.frequencies
     cos, sin = angles.cos(), angles.sin()
     return _Window(
-        visible=(is_near & has_begun[:, None])[:, None],
+        bias=bias[:, None, :, :num_keys],
         cos=torch.cat((cos, cos), dim=-1)[:, None].to(x.dtype),
         sin=torch.cat((-sin, sin), dim=-1)[:, None].to(x.dtype),
     )
@@ -123,7 +127,7 @@ def _attend(
         q,
         keys,
         values,
-        attn_mask=window.visible,
+        attn_mask=window.bias,
         enable_gqa=config.num_heads != config.num_kv_heads,
     )
     return F.linear(mixed.transpose(1, 2).reshape(num_rows, count, -1), layer.out)
