@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -47,6 +48,7 @@ class AssembledEngine:
         """Stop the engine's threads, then free what was recorded on the device."""
         self.engine.close()
         self.runner.close()
+        gc.unfreeze()
 
 
 def assemble(
@@ -126,7 +128,8 @@ def rehearse(assembled: AssembledEngine, clock: Clock) -> None:
 def warm_up(assembled: AssembledEngine, *, timeout_s: float) -> RequestStats:
     """Store the prefix of every voice and language, start the loop, and serve one real request.
 
-    Only after this is the engine ready: every stage has run as the loop runs it.
+    Only after this is the engine ready: every stage has run as the loop runs it, and the garbage
+    collector of this process leaves alone what exists by then, until the engine is closed.
 
     Raises:
         ReferenceEngineError: the request did not end well in time.
@@ -157,4 +160,8 @@ def warm_up(assembled: AssembledEngine, *, timeout_s: float) -> RequestStats:
     # The request ignores the end of speech, so its limit is the only good ending.
     if sink.end.reason is not EndReason.LENGTH:
         raise ReferenceEngineError(f"the warm-up request failed: {sink.end.text}")
+    # What is here now stays: modules, weights, programs. Looked at once more for garbage, 200,000
+    # objects would stop every thread for as long as dozens of steps take.
+    gc.collect()
+    gc.freeze()
     return sink.end.stats
