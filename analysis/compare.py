@@ -33,6 +33,8 @@ from analysis.pairing import (
     metric_values,
     pair_points,
     text_wait_values,
+    unpaired_change_of_share,
+    unpaired_difference_of,
 )
 from analysis.percentiles import MIN_N_FOR_INTERVAL
 from analysis.stats.bootstrap import NOTHING_TO_COMPARE, Difference, quantile_statistic
@@ -208,8 +210,8 @@ def compare(of: Sequence[Contender], *, is_forced: bool = False, seed: int = 0) 
 
     Args:
         of: at least two contenders.
-        is_forced: compare also what differs in load, prompts or reading; requests are then paired
-            only where their prompts agree.
+        is_forced: compare also what differs in load, prompts, seeds or reading; requests are then
+            paired only where their prompts agree.
         seed: of the resampling.
 
     Raises:
@@ -231,13 +233,8 @@ def compare(of: Sequence[Contender], *, is_forced: bool = False, seed: int = 0) 
             notes.append(f"{second.label}: {_TEXT_NOTE}")
         notes.extend(f"{second.label}: {text}" for text in _environment(first.run, second.run))
         notes.extend(f"{second.label}: {text}" for text in _bases(first, second))
-        found = list(_at_rates(first, second, is_forced=is_forced, seed=seed))
-        if not found:
-            raise NotComparableError(
-                f"{first.label} and {second.label} have no rate and seed in common:"
-                f" {_rates(first)} and {_rates(second)}"
-            )
-        rates.extend(found)
+        matches = _matches(first, second, is_forced=is_forced)
+        rates.extend(_at_rate(first, second, match, seed=seed) for match in matches)
     return Comparison(tuple(each.label for each in of), tuple(notes), tuple(rates))
 
 
@@ -289,67 +286,85 @@ def _environment(first: RunEvidence, second: RunEvidence) -> list[str]:
     return notes
 
 
-def _rates(contender: Contender) -> str:
-    rates = sorted({p.rate_rps for p in contender.run.points if p.engine == contender.engine})
-    return ", ".join(f"{rate:g}/s" for rate in rates) or "none"
+@dataclass(frozen=True, slots=True)
+class _Match:
+    """All that two contenders did at one rate. `pairs`: none where they do not share a plan."""
+
+    rate_rps: float
+    first: Sequence[PointEvidence]
+    second: Sequence[PointEvidence]
+    pairs: Sequence[PointPair]
 
 
-def _at_rates(
-    first: Contender, second: Contender, *, is_forced: bool, seed: int
-) -> list[RateComparison]:
+def _matches(first: Contender, second: Contender, *, is_forced: bool) -> list[_Match]:
     found = []
     for rate in first.run.rates_rps:
-        pairs = pair_points(first.run.at(first.engine, rate), second.run.at(second.engine, rate))
-        if not pairs:
-            continue
+        ours, theirs = first.run.at(first.engine, rate), second.run.at(second.engine, rate)
+        pairs = pair_points(ours, theirs)
         is_paired = all(pair.has_same_prompts for pair in pairs)
         if not is_paired and not is_forced:
             raise NotComparableError(
                 f"{first.label} and {second.label} at {rate:g}/s said different prompts at the"
                 " same place of the plan; run both under one scenario, or insist with --force"
             )
-        found.append(_at_rate(rate, first, second, pairs, is_paired=is_paired, seed=seed))
+        if pairs and is_paired:
+            # Of seeds that both have: the others would only add to one side.
+            ours, theirs = [p.first for p in pairs], [p.second for p in pairs]
+            found.append(_Match(rate, ours, theirs, pairs))
+        elif is_forced and ours and theirs:
+            found.append(_Match(rate, ours, theirs, ()))
+    if not found:
+        raise NotComparableError(_nothing_in_common(first, second))
     return found
 
 
-def _at_rate(
-    rate: float,
-    first: Contender,
-    second: Contender,
-    pairs: Sequence[PointPair],
-    *,
-    is_paired: bool,
-    seed: int,
-) -> RateComparison:
+def _nothing_in_common(first: Contender, second: Contender) -> str:
+    who = f"{first.label} and {second.label}"
+    points = [[p for p in c.run.points if p.engine == c.engine] for c in (first, second)]
+    rates = [sorted({point.rate_rps for point in each}) for each in points]
+    if set(rates[0]).isdisjoint(rates[1]):
+        told = (", ".join(f"{rate:g}/s" for rate in each) or "none" for each in rates)
+        return f"{who} have no rate in common: {' and '.join(told)}"
+    seeds = (", ".join(map(str, sorted({point.seed for point in each}))) for each in points)
+    return (
+        f"{who} have no seed in common at any rate: {' and '.join(seeds)}; run both under the same"
+        " seeds, or insist with --force, which compares them unpaired"
+    )
+
+
+def _at_rate(first: Contender, second: Contender, match: _Match, *, seed: int) -> RateComparison:
     is_about_text = _is_text_comparison(first.run, second.run)
     compared = _COMPARED_AFTER_TEXT if is_about_text else _COMPARED
-    differences = [_difference(each, pairs, is_paired=is_paired, seed=seed) for each in compared]
+    differences = [_difference(each, match, seed=seed) for each in compared]
     return RateComparison(
-        rate_rps=rate,
+        rate_rps=match.rate_rps,
         first=first.label,
         second=second.label,
-        is_paired=is_paired,
+        is_paired=bool(match.pairs),
         differences=_judged(compared, differences),
-        decomposition=_decompose(pairs) if is_paired and not is_about_text else None,
-        cautions=tuple(
-            text
-            for pair in pairs
-            for text in (
-                *_caution(first.label, pair.first),
-                *_caution(second.label, pair.second),
-            )
+        decomposition=None if is_about_text else _decompose(match.pairs),
+        cautions=(
+            *(text for point in match.first for text in _caution(first.label, point)),
+            *(text for point in match.second for text in _caution(second.label, point)),
         ),
     )
 
 
-def _difference(
-    each: _Compared, pairs: Sequence[PointPair], *, is_paired: bool, seed: int
-) -> Difference:
+def _difference(each: _Compared, match: _Match, *, seed: int) -> Difference:
+    ours, theirs, pairs = match.first, match.second, match.pairs
     if each.percent is None:
-        change = change_of_share(pairs, each.metric, is_paired=is_paired)
-        return _of_share(change, num_seeds=len(pairs))
+        change = (
+            change_of_share(pairs, each.metric)
+            if pairs
+            else unpaired_change_of_share(ours, theirs, each.metric)
+        )
+        return _of_share(change, num_seeds=min(len(ours), len(theirs)))
     statistic = quantile_statistic(each.percent)
-    found = difference_of(pairs, each.values, statistic, is_paired=is_paired, seed=seed)
+    found = (
+        difference_of(pairs, each.values, statistic, seed=seed)
+        if pairs
+        else unpaired_difference_of(ours, theirs, each.values, statistic, seed=seed)
+    )
     return supported(found, each.percent)
 
 

@@ -32,6 +32,8 @@ __all__ = [
     "pair_points",
     "share_values",
     "text_wait_values",
+    "unpaired_change_of_share",
+    "unpaired_difference_of",
 ]
 
 FloatArray = NDArray[np.float64]
@@ -94,44 +96,46 @@ def share_values(name: str) -> Values:
 
 
 def difference_of(
-    pairs: Sequence[PointPair],
+    pairs: Sequence[PointPair], values: Values, statistic: Statistic, *, seed: int = 0
+) -> Difference:
+    """Second minus first over all seeds, with its interval, request by request.
+
+    Requests that lack the value on either side are left out.
+    """
+    return paired_difference(_aligned(pairs, values), statistic, seed=seed)
+
+
+def unpaired_difference_of(
+    first: Sequence[PointEvidence],
+    second: Sequence[PointEvidence],
     values: Values,
     statistic: Statistic,
     *,
-    is_paired: bool = True,
     seed: int = 0,
 ) -> Difference:
-    """Second minus first over all seeds, with its interval.
-
-    Requests that lack the value on either side are left out of a paired difference.
-    """
-    sides = [(values(pair.first), values(pair.second)) for pair in pairs]
-    if not is_paired:
-        return unpaired_difference(
-            [_in_order(ours) for ours, _ in sides],
-            [_in_order(theirs) for _, theirs in sides],
-            statistic,
-            seed=seed,
-        )
-    return paired_difference(_aligned(sides), statistic, seed=seed)
-
-
-def change_of_share(
-    pairs: Sequence[PointPair], name: str, *, is_paired: bool = True
-) -> ShareChange | None:
-    """How a share changed over all seeds, with an interval that has a width at 0 of n too."""
-    values = share_values(name)
-    sides = [(values(pair.first), values(pair.second)) for pair in pairs]
-    if is_paired:
-        return share_change(_aligned(sides))
-    return unpaired_share_change(
-        [_in_order(ours) for ours, _ in sides], [_in_order(theirs) for _, theirs in sides]
+    """The same of points whose requests do not correspond to each other."""
+    return unpaired_difference(
+        _in_order(first, values), _in_order(second, values), statistic, seed=seed
     )
 
 
-def _aligned(sides: Sequence[tuple[dict[int, float], dict[int, float]]]) -> list[PairedSample]:
+def change_of_share(pairs: Sequence[PointPair], name: str) -> ShareChange | None:
+    """How a share changed over all seeds, with an interval that has a width at 0 of n too."""
+    return share_change(_aligned(pairs, share_values(name)))
+
+
+def unpaired_change_of_share(
+    first: Sequence[PointEvidence], second: Sequence[PointEvidence], name: str
+) -> ShareChange | None:
+    """The same of points whose requests do not correspond to each other."""
+    values = share_values(name)
+    return unpaired_share_change(_in_order(first, values), _in_order(second, values))
+
+
+def _aligned(pairs: Sequence[PointPair], values: Values) -> list[PairedSample]:
     samples = []
-    for ours, theirs in sides:
+    for pair in pairs:
+        ours, theirs = values(pair.first), values(pair.second)
         shared = sorted(ours.keys() & theirs.keys())
         samples.append(
             PairedSample(
@@ -142,5 +146,6 @@ def _aligned(sides: Sequence[tuple[dict[int, float], dict[int, float]]]) -> list
     return samples
 
 
-def _in_order(values: dict[int, float]) -> FloatArray:
-    return np.array([values[index] for index in sorted(values)], dtype=np.float64)
+def _in_order(points: Sequence[PointEvidence], values: Values) -> list[FloatArray]:
+    found = [values(point) for point in points]
+    return [np.array([each[i] for i in sorted(each)], dtype=np.float64) for each in found]

@@ -303,6 +303,22 @@ def test_one_pair_of_requests_is_compared_and_shows_nothing(tmp_path):
     assert "too few: 1 of 6" in comparison_markdown(compared(folder))
 
 
+def test_runs_of_other_seeds_are_refused_and_when_insisted_not_paired(tmp_path):
+    """Each side then has all of its own requests."""
+    first = sweep(tmp_path, {"a": gamma_engine(mean_ms=60)}, name="one", seeds=(1, 2))
+    second = sweep(tmp_path, {"b": gamma_engine()}, name="two", seeds=(3, 4, 5))
+    with pytest.raises(NotComparableError, match="no seed in common at any rate: 1, 2 and 3, 4, 5"):
+        compared(first, second)
+    rate = one_rate(first, second, is_forced=True)
+    p95 = finding(rate, "audible_ttfa", "p95")
+
+    assert not rate.is_paired
+    assert (Finding.BETTER, 120, 2) == (
+        p95.finding, p95.difference.num_pairs, p95.difference.num_seeds
+    )  # fmt: skip
+    assert "120 requests, unpaired, 2 seeds" in sentence(rate)
+
+
 def test_runs_without_a_common_rate_are_refused(tmp_path):
     """2/s and 4/s."""
     first = sweep(tmp_path, {"a": gamma_engine()}, name="one")
