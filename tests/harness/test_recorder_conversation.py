@@ -231,6 +231,15 @@ def test_a_piece_of_several_messages_was_sent_with_its_first_and_the_text_ended_
     assert (ms(10), ms(30)) == (rig.record.sent_ns, rig.record.last_text_ns)
 
 
+def test_text_of_which_the_end_was_never_sent_has_no_last_moment():
+    """Final text to audible is then nothing that could be measured."""
+    rig = RecorderRig(Gated(), pieces=pace_text("one two", TextPacing(), seed=1))
+    rig.time.advance(30)
+    rig.recorder.end(TransportOutcome.TIMEOUT, "total", "enough")
+
+    assert (ms(10), None) == (rig.record.sent_ns, rig.record.last_text_ns)
+
+
 def test_greeting_is_not_text():
     """`sent_ns` is the first text, not the first message."""
     rig = RecorderRig(Gated(), pieces=pace_text("one", TextPacing(first_delay_s=0.02), seed=1))

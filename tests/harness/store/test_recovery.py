@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -117,6 +118,38 @@ def test_a_run_killed_while_closing_keeps_the_ending_it_had(tmp_path: Path) -> N
     os.close(fd)
 
     assert RunStatus.INTERRUPTED is recover(folder).status
+
+
+def test_a_run_killed_while_its_tables_are_written_ends_as_it_was_to_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All requests had finished: a run that was complete is complete."""
+    head = run_record()
+    writer = RunWriter.create(tmp_path / "run", head, schedule_of([record()], head.points))
+    writer.append(record(), [b"pcm"])
+
+    def killed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("harness.store.writer.close_tables", killed)
+    with pytest.raises(KeyboardInterrupt):
+        writer.close(RunStatus.COMPLETE)
+
+    assert RunStatus.COMPLETE is recover(tmp_path / "run").status
+    assert 1 == len(open_run(tmp_path / "run").requests)
+
+
+def test_a_point_that_had_begun_is_known_from_the_log_alone(tmp_path: Path) -> None:
+    """run.json hears of a point at its end; a new try of it must not take the same names."""
+    waiting = point(start_ns=None, is_complete=False)
+    head = run_record(points=[waiting])
+    writer = RunWriter.create(tmp_path / "run", head, schedule_of([record()], head.points))
+    writer.note_point(replace(waiting, start_ns=3))
+    kill(writer)
+
+    assert [None] == [p.start_ns for p in open_run(tmp_path / "run").record.points]
+    recover(tmp_path / "run")
+    assert [3] == [p.start_ns for p in open_run(tmp_path / "run").record.points]
 
 
 @given(st.data())

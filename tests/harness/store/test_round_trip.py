@@ -189,6 +189,17 @@ def test_secrets_in_texts_from_a_server_are_hidden(tmp_path: Path) -> None:
     assert b"s3cret" not in stored
 
 
+def test_a_payload_of_very_many_pieces_comes_back_whole(tmp_path: Path) -> None:
+    """More than the kernel takes in one call; the next payload lies behind it."""
+    pieces = [bytes([n % 251]) for n in range(3_000)]
+    many, few = record(index=0), record(index=1)
+    folder = tmp_path / "many"
+    head = run_record()
+    write_run(folder, head, schedule_of([many, few], head.points), [(many, pieces), (few, b"end")])
+
+    assert [b"".join(pieces), b"end"] == [payload for _, payload in open_run(folder).iter_records()]
+
+
 def test_a_fault_of_ours_while_storing_is_raised_and_not_lost(tmp_path: Path) -> None:
     """The thread that stores has nobody to tell but whoever appends and closes."""
 

@@ -13,8 +13,8 @@ import pytest
 
 from harness.errors import RunFolderError
 from harness.records import RunStatus
-from harness.store import open_run
-from tests.builders.runs import chunks_of, point, record, run_folder
+from harness.store import RunWriter, open_run
+from tests.builders.runs import chunks_of, point, record, run_folder, run_record
 
 
 def _with(folder: Path, **changes: Any) -> Path:
@@ -31,6 +31,18 @@ def test_the_head_of_a_run_comes_back(tmp_path: Path) -> None:
 
     assert (RunStatus.COMPLETE, stored) == (run.record.status, run.record.points)
     assert ["one note"] == run.record.notes
+
+
+def test_run_json_is_replaced_and_never_written_over(tmp_path: Path) -> None:
+    """Who has the old one open reads it whole; a kill in between leaves the old one."""
+    writer = RunWriter.create(tmp_path / "run", run_record(), [])
+    with (tmp_path / "run" / "run.json").open("rb") as old:
+        writer.run.notes.append("new")
+        writer.save()
+        assert b"new" not in old.read()
+    writer.close(RunStatus.COMPLETE)
+
+    assert ["new"] == open_run(tmp_path / "run").record.notes
 
 
 def test_a_newer_folder_is_refused_by_its_version(tmp_path: Path) -> None:
