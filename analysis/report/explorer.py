@@ -6,6 +6,7 @@ comes from the stored playback replay (arrival plus slack), not from a second on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -121,19 +122,20 @@ def _words(outcome: str) -> str:
 def _chunks(requests: pd.DataFrame, tables: RunTables, base: Any) -> list[list[list[int | None]]]:
     """Per request: [time since the chunk before, media, slack] in tenths of a millisecond."""
     rows = pd.Series(np.arange(len(requests)), index=requests["request_id"])
-    chunks = tables.chunks.sort_values(["request_id", "seq"])
-    row = rows.reindex(chunks["request_id"]).to_numpy()
-    chunks, row = chunks[~np.isnan(row)], row[~np.isnan(row)].astype(np.int64)
+    row = numbers(rows.reindex(tables.chunks["request_id"]))
+    order = np.lexsort((tables.chunks["seq"], row))
+    order = order[: np.count_nonzero(~np.isnan(row))]  # chunks of the warm-up are the last
+    chunks, row = tables.chunks.iloc[order], row[order].astype(np.int64)
     at = np.round((numbers(chunks["arrival_ns"]) - base[row]) / 1e5).astype(np.int64)
     is_first = np.diff(row, prepend=-1) != 0
-    gap = np.where(is_first, at, np.diff(at, prepend=0))
-    media = np.round(np.nan_to_num(numbers(chunks["duration_ns"])) / 1e5).astype(np.int64)
     slack = np.round(numbers(chunks["slack_ns"]) / 1e5)
-    early = [None if np.isnan(value) else int(value) for value in slack]
-    found: list[list[list[int | None]]] = [[] for _ in range(len(requests))]
-    for place, *values in zip(row.tolist(), gap.tolist(), media.tolist(), early, strict=True):
-        found[place].append(values)
-    return found
+    told = np.empty((len(chunks), 3), dtype=object)
+    told[:, 0] = np.where(is_first, at, np.diff(at, prepend=0))
+    told[:, 1] = np.round(np.nan_to_num(numbers(chunks["duration_ns"])) / 1e5).astype(np.int64)
+    told[:, 2] = [None if math.isnan(value) else int(value) for value in slack.tolist()]
+    ends = np.searchsorted(row, np.arange(len(requests)), side="right").tolist()
+    every = told.tolist()
+    return [every[begin:end] for begin, end in zip([0, *ends], ends, strict=False)]
 
 
 def _errors(requests: pd.DataFrame) -> dict[str, str]:
