@@ -46,6 +46,8 @@ from engines.shape import MAX_CHANNELS, MAX_RATE_HZ, MIN_RATE_HZ
 
 __all__ = ["HttpContract", "HttpStreamAdapter", "HttpStreamExchange", "load_contract"]
 
+# `chunked` is the framing, which the wire has taken off.
+_OWN_CODINGS = ("", "identity", "chunked")
 _TEXT_TYPES = ("application/json", "application/problem+json", "text/plain", "text/html")
 
 
@@ -226,9 +228,9 @@ class HttpStreamExchange(EndsOnce):
         accept = response.accept.get(kind)
         if accept is None:
             return self._wrong_type(said, kind)
-        coding = (headers.get("content-encoding") or "identity").strip().lower()
-        if coding != "identity":
-            return [protocol_error("headers", f"content-encoding {one_line(coding)} was not asked")]
+        for name in ("content-encoding", "transfer-encoding"):
+            if (coding := _foreign_coding(headers.get(name))) is not None:
+                return [protocol_error("headers", f"{name} {one_line(coding)} was not asked")]
         try:
             found = self._format(headers, accept)
         except ValueError as fault:
@@ -325,6 +327,12 @@ def _number(headers: Headers, name: str | None, low: int, high: int) -> int | No
     if not (word.isascii() and word.isdigit() and len(word) < 10 and low <= int(word) <= high):
         raise ValueError(f"{name}: {one_line(value)!r} is not a number from {low} to {high}")
     return int(word)
+
+
+def _foreign_coding(value: str | None) -> str | None:
+    """The first coding of a header that nobody here would undo; its bytes are no audio."""
+    codings = (word.strip().lower() for word in (value or "").split(","))
+    return next((word for word in codings if word not in _OWN_CODINGS), None)
 
 
 def _out_of_order(what: str) -> list[Action]:

@@ -108,12 +108,32 @@ def test_type_parameters_and_case_do_not_matter():
     assert isinstance(played.ending, Done)
 
 
-def test_a_compressed_body_is_a_protocol_error():
-    """It was not asked for, and its bytes are not the audio's."""
-    played = _play("nari", _headers("audio/pcm", content_encoding="gzip"))
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"content_encoding": "gzip"},
+        {"content_encoding": "identity, BR"},
+        {"transfer_encoding": "gzip, chunked"},
+        {"transfer_encoding": "deflate"},
+    ],
+)
+def test_a_compressed_body_is_a_protocol_error(header: dict[str, str]):
+    """It was not asked for, and its bytes are not the audio's: neither as the body's own coding nor
+    as one of its transfer."""
+    played = _play("nari", _headers("audio/pcm", **header))
 
     assert TransportOutcome.PROTOCOL_ERROR == played.failure.outcome
-    assert "gzip" in played.failure.text
+    assert played.failure.text.endswith(" was not asked")
+
+
+@pytest.mark.parametrize(
+    "header", [{"content_encoding": "identity"}, {"transfer_encoding": " Chunked"}]
+)
+def test_a_body_that_is_only_framed_is_read(header: dict[str, str]):
+    """The wire has taken the framing off."""
+    played = _play("nari", _headers("audio/pcm", **header), StreamBytes(b"\0\0"), EndOfBody())
+
+    assert isinstance(played.ending, Done)
 
 
 def test_pcm_that_spells_riff_is_untouched():
