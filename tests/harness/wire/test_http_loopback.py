@@ -106,6 +106,16 @@ def test_connecting_has_its_own_limit():
     assert ("timeout", "connect") == (record.transport_outcome.value, record.error_kind)
 
 
+def test_a_proxy_of_the_environment_is_not_asked(monkeypatch: pytest.MonkeyPatch):
+    """What is measured is the server, not who stands before it."""
+    for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    with ScriptedServer(ok(PCM)) as server:
+        record = say(server.base_url).record
+
+    assert "ok" == record.transport_outcome.value
+
+
 def test_refused_port_is_a_connect_error():
     """Nobody listens there."""
     with socket.create_server(("127.0.0.1", 0)) as server:
