@@ -24,6 +24,7 @@ from analysis.number_words import count
 from analysis.outcomes import FinalOutcome
 from analysis.percentiles import nearest_rank, sort_values
 from analysis.stats.saturation import in_flight_growth
+from engines.params import is_loopback
 from harness.records import PointRecord, RunKind, StampSource
 
 __all__ = [
@@ -92,12 +93,16 @@ class Validity:
 
 @dataclass(frozen=True, slots=True)
 class RunFacts:
-    """What judging a point needs from the run as a whole."""
+    """What judging a point needs from the run as a whole.
+
+    base_urls: by engine. commands: the engines that are programs which the client itself starts.
+    """
 
     kind: RunKind = RunKind.MEASURED
     process: str = "poisson"
     stamp_source: StampSource = StampSource.KERNEL
     base_urls: Mapping[str, str | None] = field(default_factory=dict)
+    commands: frozenset[str] = frozenset()
 
 
 def run_facts(
@@ -109,6 +114,11 @@ def run_facts(
         process=str((scenario.get("arrivals") or {}).get("process", "poisson")),
         stamp_source=StampSource(clock.get("stamp_source", StampSource.USER)),
         base_urls={str(engine.get("name")): engine.get("base_url") for engine in engines},
+        commands=frozenset(
+            str(engine.get("name"))
+            for engine in engines
+            if (engine.get("capabilities") or {}).get("transport") == "process"
+        ),
     )
 
 
@@ -303,12 +313,12 @@ def _self_delay(point: PointRecord, facts: RunFacts) -> Iterator[Reason]:
 
 def _shared_cores(point: PointRecord, facts: RunFacts) -> Iterator[Reason]:
     url = facts.base_urls.get(point.engine)
-    host = urlsplit(url).hostname if url else None
-    if host is not None and (host in ("localhost", "::1") or host.startswith("127.")):
+    host = (urlsplit(url).hostname if url else None) or ""
+    if is_loopback(host) or point.engine in facts.commands:
         yield Reason(
             "shared_cores",
             ValidityVerdict.SUSPECT,
-            host,
+            host or "a local command",
             "another machine",
             "client and server run on one machine and take CPU from each other: for figures to"
             " publish, put them on two",

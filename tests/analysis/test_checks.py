@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from analysis.checks import Load, RunFacts, ValidityVerdict, judge_point
+from analysis.checks import Load, RunFacts, ValidityVerdict, judge_point, run_facts
 from analysis.load import in_flight_over
 from harness.arrivals import Stream, poisson_of_count_ns, random_stream
 from harness.records import RunKind, StampSource
@@ -196,6 +196,15 @@ def test_late_reads_matter_only_without_kernel_stamps():
 def test_server_on_the_clients_machine_shares_its_cores(url, is_shared):
     """Loopback, by any of its names."""
     facts = RunFacts(process="constant", base_urls={"fake": url})
+
+    assert is_shared == ("shared_cores" in codes(point_of(), facts))
+
+
+@pytest.mark.parametrize(("transport", "is_shared"), [("process", True), ("http", False)])
+def test_command_that_the_client_starts_shares_its_cores(transport, is_shared):
+    """It has no address, and nowhere else to run."""
+    engine = {"name": "fake", "base_url": "", "capabilities": {"transport": transport}}
+    facts = run_facts(kind=RunKind.MEASURED, scenario={}, clock={}, engines=[engine])
 
     assert is_shared == ("shared_cores" in codes(point_of(), facts))
 
