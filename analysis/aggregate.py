@@ -57,7 +57,7 @@ from analysis.stats.dependence import variance_inflation
 from analysis.stats.steady import mser5
 from analysis.view import AnalysisSettings
 from harness.records import Phase, PointRecord
-from harness.store import StoredRun, open_run
+from harness.store import AudioPolicy, StoredRun, open_run
 
 __all__ = [
     "METRICS_FILE",
@@ -113,9 +113,15 @@ def summarise_run(
 
 
 def join_requests(run: StoredRun, derived: DerivedRun) -> pd.DataFrame:
-    """Recorded and derived columns of every request in one frame."""
+    """Recorded and derived columns of every request in one frame, and whether its sound was kept.
+
+    `is_audio_kept`: whether the scenario kept replies like this one, also where none came.
+    """
     fresh = [name for name in derived.requests.columns if name not in run.requests.columns]
-    return run.requests.merge(
+    recorded = run.requests
+    policy = AudioPolicy.parse((run.record.scenario.get("recording") or {}).get("audio", "all"))
+    kept = map(policy.keeps, recorded["index"], recorded["prompt_id"])
+    return recorded.assign(is_audio_kept=list(kept)).merge(
         derived.requests[["request_id", *fresh]],
         on="request_id",
         how="left",

@@ -59,7 +59,7 @@ def cohort_values(metric: RequestMetric, cohort: pd.DataFrame) -> CohortValues:
     Args:
         metric: which; it says whether failures count.
         cohort: one row an arrival, with `outcome`, `is_incremental`, the metric's column and, where
-            anything failed, `error_kind`.
+            anything failed, `error_kind`; `is_audio_kept` where not all were kept.
     """
     values = cohort[metric.name].to_numpy(dtype=np.float64, na_value=np.nan)
     is_in = np.ones(len(cohort), dtype=bool)
@@ -69,12 +69,30 @@ def cohort_values(metric: RequestMetric, cohort: pd.DataFrame) -> CohortValues:
     if metric.cohort is Cohort.ALL:
         is_failed = cohort["outcome"].isin(FAILED_OUTCOMES).to_numpy(dtype=bool)
         is_cancelled = (cohort["outcome"] == FinalOutcome.CANCELLED.value).to_numpy(dtype=bool)
-        values = np.where(is_failed, np.inf, values)
+        could_be_told = _could_be_told(values, cohort)
+        values = np.where(is_failed, np.where(could_be_told, np.inf, np.nan), values)
         has_no_end = is_cancelled & (metric.name in _NOT_FOR_CANCELLED)
         is_open = is_cancelled & (np.isnan(values) | has_no_end)
         interrupted = is_interrupted(cohort)
-        values = np.where(is_open & interrupted, np.inf, values)
+        values = np.where(is_open & interrupted & could_be_told, np.inf, values)
         is_excluded = is_in & is_open & ~interrupted
     is_missing = is_in & ~is_excluded & np.isnan(values)
     rows = np.flatnonzero(is_in & ~is_excluded & ~is_missing)
     return CohortValues(values[rows], rows, int(is_missing.sum()), int(is_excluded.sum()))
+
+
+def _could_be_told(values: NDArray[np.float64], cohort: pd.DataFrame) -> NDArray[np.bool_]:
+    """For each arrival, whether the value of a reply like it could be measured: [n] bool.
+
+    Replies of one point are alike if their sound was kept, or was not. Of those that went well none
+    has the value where it takes the sound and there is none, or nothing to decode it with.
+    """
+    went_well = (cohort["outcome"] == FinalOutcome.OK.value).to_numpy(dtype=bool)
+    keys = [name for name in ("point_id", "is_audio_kept") if name in cohort]
+    groups = cohort.groupby(keys).ngroup().to_numpy() if keys else np.zeros(len(cohort), dtype=int)
+    could = np.ones(len(cohort), dtype=bool)
+    for group in np.unique(groups):
+        alike = groups == group
+        known = ~np.isnan(values[alike & went_well])
+        could[alike] = known.any() or not known.size
+    return could

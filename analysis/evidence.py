@@ -58,6 +58,7 @@ _KEPT_COLUMNS = (
     "error_kind",
     "attempts",
     "is_incremental",
+    "is_audio_kept",
     "duration_basis",
 )
 

@@ -62,19 +62,20 @@ class AudioPolicy:
         return cls(_Keep(match["kind"]), float(match["amount"] or 0.0))
 
     def max_bytes(self, record: RequestRecord) -> int | None:
-        """Payload bytes to keep of this request; None keeps all.
+        """Payload bytes to keep of this request; None keeps all."""
+        if not self.keeps(record.index, record.prompt_id):
+            return 0
+        return _bytes_of(self.amount, record.format) if self.kind is _Keep.HEAD else None
+
+    def keeps(self, index: int, prompt_id: str) -> bool:
+        """Whether any of a payload is kept, however the request will end.
 
         Which requests a share falls on depends on index and prompt alone, so that every engine
         keeps the same ones.
         """
-        if self.kind is _Keep.ALL:
-            return None
-        if self.kind is _Keep.NONE:
-            return 0
-        if self.kind is _Keep.HEAD:
-            return _bytes_of(self.amount, record.format)
-        ticket = zlib.crc32(f"{record.index}:{record.prompt_id}".encode()) / 2**32
-        return None if ticket < self.amount else 0
+        if self.kind is _Keep.SAMPLE:
+            return zlib.crc32(f"{index}:{prompt_id}".encode()) / 2**32 < self.amount
+        return self.kind is not _Keep.NONE
 
 
 def _bytes_of(seconds: float, audio: AudioFormat | None) -> int:

@@ -16,10 +16,12 @@ from analysis.speech import load_transcripts
 from analysis.view import AnalysisSettings
 from engines.outcomes import TransportOutcome
 from harness.errors import RunFolderError
-from harness.records import Phase, RunStatus
+from harness.records import Phase, RequestRecord, RunStatus
+from harness.store import AudioPolicy
+from tests.builders.audio import pcm16, tone
 from tests.builders.cohorts import GOOD_SELFCHECK, latency_run, spoken_record
 from tests.builders.reports import STREAM, heard_run
-from tests.builders.runs import ms, point, record, run_folder
+from tests.builders.runs import chunks_of, ms, point, record, run_folder
 from tests.builders.sweeps import Reply, sweep
 
 TIMEOUT = TransportOutcome.TIMEOUT
@@ -154,6 +156,26 @@ def test_achieved_rate_stands_beside_the_asked_one(tmp_path):
     found = the_point(latency_run(tmp_path, EIGHT))
 
     assert (2.0, 8 / 1.16) == (found["rate_rps"], pytest.approx(found["achieved_rps"]))
+
+
+@pytest.mark.parametrize("kept", ["all", "sample:0.5", "none"])
+def test_failures_weigh_the_same_however_much_sound_was_kept(tmp_path, kept):
+    """Twelve replies and four refusals; what was not drawn is missing, refused or not."""
+    sound = pcm16(tone(100))
+    replies: list[tuple[RequestRecord, bytes | None]] = [
+        (record(index=i, scheduled_ms=1500, chunks=chunks_of([(1600, len(sound))])), sound)
+        for i in range(12)
+    ]
+    refused = {"transport_outcome": TransportOutcome.REFUSED}
+    replies += [(record(index=12 + i, scheduled_ms=1500, **refused), None) for i in range(4)]
+    policy = AudioPolicy.parse(kept)
+    drawn = [policy.keeps(i, "p1") for i in range(16)]
+    found = the_point(run_folder(tmp_path, replies, scenario={"recording": {"audio": kept}}))
+
+    heard = found["metrics"]["audible_ttfa"]
+    told = (heard["n"], heard["not_reached"], heard["missing"])
+    assert (sum(drawn), sum(drawn[12:]), 16 - sum(drawn)) == told
+    assert 0.25 == found["metrics"]["failure_rate"]["value"]["value"]
 
 
 def test_warm_up_request_that_reaches_into_the_phase_is_in_flight(tmp_path):

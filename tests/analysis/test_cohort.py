@@ -39,6 +39,33 @@ def test_unmeasured_value_of_a_good_request_is_missing():
     assert ([100.0, 120.0], 1, 0) == (found.values.tolist(), found.missing, found.not_reached)
 
 
+@pytest.mark.parametrize(
+    ("name", "values", "missing"),
+    [("audible_ttfa", [100.0, INF], 4), ("ttfb", [50.0, 50.0, 50.0, INF, INF, INF], 0)],
+)
+def test_failure_weighs_no_more_than_a_reply_whose_sound_was_not_kept(name, values, missing):
+    """Of six the sound of two is kept; three of the six fail, one of them among the two."""
+    cohort = frame(
+        6,
+        outcome=["ok", "ok", "ok", "refused", "refused", "refused"],
+        is_audio_kept=[True, False, False, True, False, False],
+        audible_ttfa=[100.0, *[np.nan] * 5],
+        ttfb=[50.0, 50.0, 50.0, *[np.nan] * 3],
+    )
+    found = values_of(name, cohort)
+
+    assert (values, missing) == (found.values.tolist(), found.missing)
+
+
+def test_failure_is_no_latency_where_no_reply_could_be_measured():
+    """Nothing was kept, or nothing could decode it: two failures do not make p50 "not reached"."""
+    found = values_of(
+        "audible_ttfa", frame(3, outcome=["ok", "refused", "refused"], audible_ttfa=np.nan)
+    )
+
+    assert ([], 3) == (found.values.tolist(), found.missing)
+
+
 def test_cancelled_after_the_onset_counts_with_what_was_heard():
     """Its audible TTFA is finite, its end does not apply."""
     cohort = frame(2, outcome=["ok", "cancelled"], audible_ttfa=[100.0, 90.0], e2e=[900.0, 400.0])
