@@ -99,6 +99,8 @@ class RunWriter:
             write_table(schedule_table(schedules), layout.schedule)
             return cls(layout, run, segment=0, redact=redact, lock=lock)
         except BaseException:
+            # Nothing was sent: what is left would only be in the way of the next try.
+            shutil.rmtree(folder, ignore_errors=True)
             lock.release()
             raise
 

@@ -86,3 +86,16 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path) -> None:
 
     with pytest.raises(RunFolderError, match="cannot be made"):
         RunWriter.create(tmp_path / "file" / "run", run_record(), [])
+
+
+def test_a_run_that_could_not_begin_leaves_no_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next try has the name free, once there is room."""
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_bytes", lambda *_: (_ for _ in ()).throw(full))
+        with pytest.raises(RunFolderError, match="No space left"):
+            RunWriter.create(tmp_path / "run", run_record(), [])
+
+    assert not (tmp_path / "run").exists()
