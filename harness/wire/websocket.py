@@ -42,6 +42,8 @@ __all__ = ["WebSocketConnection", "WebSocketOptions"]
 _NS = 1_000_000_000
 # How long the closing handshake may take before the socket is dropped.
 _CLOSE_WAIT_NS = 1_000_000_000
+# Answers to pings that a server may leave unread; one that pings without end never reads them.
+_MAX_UNREAD_BYTES = 1024 * 1024
 _REFUSED = (429, 503)
 _ABNORMAL_CLOSURE = 1006
 _BAD_UTF8 = 1007
@@ -75,8 +77,8 @@ class WebSocketConnection:
 
     __slots__ = (
         "_boundary", "_close_timer", "_dial", "_fragments", "_info", "_is_text", "_listener",
-        "_options", "_ping_timer", "_protocol", "_read_rate", "_state", "_stream", "_target",
-        "_waits_for_pong",
+        "_num_unread", "_options", "_ping_timer", "_protocol", "_read_rate", "_state", "_stream",
+        "_target", "_waits_for_pong",
     )  # fmt: skip
 
     is_warm = False
@@ -92,6 +94,7 @@ class WebSocketConnection:
         self._boundary = FrameBoundary()
         self._fragments: list[bytes] = []
         self._is_text = False
+        self._num_unread = 0
         self._waits_for_pong = False
         self._read_rate: int | None = None
         self._ping_timer: Timer | None = None
@@ -296,6 +299,10 @@ class WebSocketConnection:
             text = one_line(f"WebSocket: {self._protocol.parser_exc}")
             failure = WireFailure(TransportOutcome.PROTOCOL_ERROR, "ws_framing", text)
             self._end(failure, stamp, self._closed())
+        elif self._num_unread > _MAX_UNREAD_BYTES:
+            text = "the server sends pings without end and reads no answer"
+            failure = WireFailure(TransportOutcome.PROTOCOL_ERROR, "unread", text)
+            self._end(failure, stamp, self._closed())
 
     # -- is the peer alive? ------------------------------------------------------------------
 
@@ -324,6 +331,7 @@ class WebSocketConnection:
     def _flush(self, on_sent: OnSent | None = None) -> None:
         data = b"".join(self._protocol.data_to_send())
         if data and self._stream is not None:
+            self._num_unread = self._num_unread + len(data) if self._stream.has_unsent else 0
             self._stream.write(data, on_sent)
 
     def _closed(self) -> Closed:

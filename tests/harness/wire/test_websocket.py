@@ -418,3 +418,17 @@ def test_a_peer_that_sends_audio_is_alive_whatever_it_does_with_pings():
         session.stream.deliver(_frame(Opcode.BINARY, b"abcd"))
 
     assert session.heard.failure is None
+
+
+def test_answers_to_pings_that_nobody_reads_do_not_pile_up():
+    """A server that only writes cannot fill the memory of the client."""
+    session = FakeSession()
+    session.stream.has_unsent = True
+    pings = _frame(Opcode.PING, bytes(125)) * 500
+    for _ in range(30):
+        if not session.stream.is_closed:
+            session.stream.deliver(pings)
+
+    assert session.heard.failure is not None
+    assert "unread" == session.heard.failure.kind
+    assert len(session.stream.written) < 1_200_000
