@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -262,7 +263,9 @@ def _chunk_columns(view: RequestView) -> dict[str, Sequence[Any]]:
         min_ms = view.context.settings.underrun_min_ms
         stalls = {stall.index: stall.length_ns for stall in timeline.stalls}
         doubts = {stall.index for stall in timeline.undecided(min_ms=min_ms)}
-        places = [place if num else None for place, num in enumerate(counts)]  # what is played
+        begins, ends = timeline.media_before, (*timeline.media_before[1:], timeline.num_samples)
+        is_played = map(operator.lt, begins, ends)  # not what came when the listener was gone
+        places = [place if is_in else None for place, is_in in enumerate(is_played)]
         columns |= {
             "due_ns": timeline.due_ns,
             "slack_ns": timeline.slack_ns,

@@ -24,7 +24,8 @@ def dispatch_lag(view: RequestView) -> float | None:
 
 def connect_time(view: RequestView) -> float | None:
     record = view.record
-    if record.connection_reused is not False:
+    # Dispatched is the first attempt; when a later one began to connect is not known.
+    if record.connection_reused is not False or record.attempts > 1:
         return None
     ready_ns = record.connected_ns if record.tls_ns is None else record.tls_ns
     return ms_between(record.dispatched_ns, ready_ns)
@@ -174,7 +175,7 @@ METRICS = (
         "connect_time",
         "ms",
         Better.LOWER,
-        "DNS, TCP and TLS together; null where a warm connection was re-used",
+        "DNS, TCP and TLS together; null where a warm connection was re-used, or after a retry",
         connect_time,
     ),
     *(

@@ -16,9 +16,10 @@ from analysis.errors import RunDataError
 from analysis.onset import NARI_V1
 from analysis.playback import delay_ms
 from analysis.view import AnalysisSettings
+from engines.outcomes import TransportOutcome
 from harness.records import Phase, RunKind
 from tests.builders.audio import clip, pcm16, silence, tone
-from tests.builders.runs import chunks_of, record, run_folder
+from tests.builders.runs import chunks_of, ms, record, run_folder
 from tests.builders.views import delivered
 
 
@@ -46,6 +47,16 @@ def test_derived_tables_hold_one_row_a_request_and_a_chunk(tmp_path):
     ]
     assert "Int64" == derived.requests["onset_sample"].dtype.name
     assert ["ok", "ok"] == derived.requests["outcome"].tolist()
+
+
+def test_chunk_that_came_after_the_cancel_was_not_played(tmp_path):
+    """It has samples, but no due time, no moment of play and no stall."""
+    hung_up = {"transport_outcome": TransportOutcome.CANCELLED, "cancel_ns": ms(300)}
+    folder = run_folder(tmp_path, [spoken(0, [(20, tone(100)), (600, tone(100))], **hung_up)])
+    late = derive_run(folder).chunks.iloc[1]
+
+    assert 2400 == late["num_samples"]
+    assert late[["due_ns", "slack_ns", "play_ns", "stall_ns", "is_undecided"]].isna().all()
 
 
 def test_stored_tables_are_read_again_for_the_same_settings(tmp_path):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -229,6 +231,39 @@ def test_playback_ends_at_start_plus_audio_plus_stalls(arrivals, rate, start):
     stalls = sum((s.exact_length_ns for s in timeline.stalls), Fraction(0))
 
     assert timeline.exact_end_ns == timeline.start_ns + audio + stalls
+
+
+def _lengths(arrivals: Sequence[MediaArrival], early: Sequence[bool]) -> list[Fraction]:
+    """Stalls had the marked chunks come as early as their stamps allow: plain arithmetic."""
+    free_ns = Fraction(0)
+    found = []
+    for index, (each, is_early) in enumerate(zip(arrivals, early, strict=True)):
+        came_ns = each.arrival_ns - (each.uncertainty_ns if is_early else 0)
+        found.append(max(Fraction(0), came_ns - free_ns) if index else Fraction(0))
+        free_ns = (max(free_ns, came_ns) if index else came_ns) + Fraction(
+            each.num_samples * 10**9, RATE_HZ
+        )
+    return found
+
+
+DOUBTFUL = st.lists(
+    st.tuples(st.integers(0, 120), st.integers(1, 100), st.integers(0, 60)), min_size=2, max_size=6
+).map(lambda s: [arrival(sum(e[0] for e in s[: i + 1]), m, u) for i, (_, m, u) in enumerate(s)])
+
+
+@settings(max_examples=60, deadline=None)
+@given(DOUBTFUL)
+def test_underrun_is_certain_or_undecided_as_trying_every_early_and_late_arrival_says(arrivals):
+    """Certain: at least 1 ms however they came. Undecided: in some way, not in all of them."""
+    ways = [_lengths(arrivals, early) for early in product([False, True], repeat=len(arrivals))]
+    least = [min(way[i] for way in ways) for i in range(len(arrivals))]
+    most = [max(way[i] for way in ways) for i in range(len(arrivals))]
+    timeline = simulate_playback(arrivals, RATE_HZ)
+
+    assert [i for i, ns in enumerate(least) if ns >= MS] == [s.index for s in timeline.underruns()]
+    assert [i for i, (lo, hi) in enumerate(zip(least, most, strict=True)) if lo < MS <= hi] == [
+        s.index for s in timeline.undecided()
+    ]
 
 
 @settings(max_examples=150, deadline=None)

@@ -131,6 +131,13 @@ def test_reused_connection_has_no_connect_time():
     assert measure("connect_time", two_pieces(300, connection_reused=True)) is None
 
 
+def test_wait_between_two_attempts_is_no_connect_time():
+    """Refused at once, tried again after a second: when that one began is not known."""
+    of = two_pieces(3000, connection_reused=False, connected_ns=ms(1005), attempts=2)
+
+    assert measure("connect_time", of) is None
+
+
 def test_final_text_to_audible_counts_from_the_last_append():
     """Last text at 150 ms, onset plays at 420."""
     of = two_pieces(300, last_text_ns=ms(150), is_incremental=True)
