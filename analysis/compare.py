@@ -8,7 +8,7 @@ must be alike are refused.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -344,8 +344,8 @@ def _at_rate(first: Contender, second: Contender, match: _Match, *, seed: int) -
         differences=_judged(compared, differences),
         decomposition=None if is_about_text else _decompose(match.pairs),
         cautions=(
-            *(text for point in match.first for text in _caution(first.label, point)),
-            *(text for point in match.second for text in _caution(second.label, point)),
+            *_cautions(first.label, match.first),
+            *_cautions(second.label, match.second),
         ),
     )
 
@@ -458,13 +458,19 @@ def _parts(pair: PointPair) -> list[list[float]]:
     return found
 
 
-def _caution(label: str, point: PointEvidence) -> list[str]:
-    validity = point.summary["validity"]
-    name = f"{label} at {point.rate_rps:g}/s, seed {point.seed}"
-    cautions = []
-    if validity["verdict"] != "valid":
-        codes = ", ".join(reason["code"] for reason in validity["reasons"])
-        cautions.append(f"{name}: {validity['verdict']} ({codes})")
-    if point.summary["load"] == "overloaded":
-        cautions.append(f"{name}: overloaded ({point.summary.get('load_reason')})")
-    return cautions
+def _cautions(label: str, points: Sequence[PointEvidence]) -> Iterator[str]:
+    """What stands against the points of one contender at one rate, each thing once."""
+    seeds: dict[str, list[int]] = {}
+    for point in points:
+        validity = point.summary["validity"]
+        if validity["verdict"] != "valid":
+            codes = ", ".join(reason["code"] for reason in validity["reasons"])
+            seeds.setdefault(f"{validity['verdict']} ({codes})", []).append(point.seed)
+        if point.summary["load"] == "overloaded":
+            why = point.summary.get("load_reason")
+            seeds.setdefault(f"overloaded ({why})", []).append(point.seed)
+    for text, of in seeds.items():
+        yield (
+            f"{label} at {points[0].rate_rps:g}/s, seed{'' if len(of) == 1 else 's'}"
+            f" {', '.join(map(str, of))}: {text}"
+        )

@@ -125,18 +125,16 @@ def _lead(claims: Sequence[_Claim | None]) -> str:
 
 
 def _flaws(won: Sequence[RateComparison], winner: str) -> str:
-    """What a listener would hold against the winner, at its worst rate."""
+    """What a listener would hold against the winner, at its worst rate, and the other's as well."""
     parts = []
     for metric, words in _FLAWS:
-        seen = [
-            (value, at.rate_rps)
-            for at in won
-            if (value := _side(at, metric, winner)) is not None and value > _WORTH_A_WORD
-        ]
-        if seen:
-            value, rate_rps = max(seen)
-            where = f" at {rate(rate_rps)}" if len(won) > 1 else ""
-            parts.append(f"{share(value)} of its {words}{where}")
+        worst = max(won, key=lambda at: _side(at, metric, winner) or 0.0)
+        value = _side(worst, metric, winner)
+        if value is not None and value > _WORTH_A_WORD:
+            where = f" at {rate(worst.rate_rps)}" if len(won) > 1 else ""
+            loser = worst.first if winner == worst.second else worst.second
+            against = share(_side(worst, metric, loser))
+            parts.append(f"{share(value)} of its {words}{where} (against {against})")
     return f", but {' and '.join(parts)}" if parts else ""
 
 

@@ -377,8 +377,19 @@ def test_sooner_and_stuttering_is_said_in_one_breath(tmp_path):
     found = compared(folder)
     [pair] = pairs_of(found)
 
-    assert "fast is heard sooner, but 100 % of its replies stutter: p50" in sentence(pair.rates[0])
-    assert "but 100 % of its replies stutter." in summary(pair)
+    both = "but 100 % of its replies stutter (against 0 %)"
+    assert f"fast is heard sooner, {both}: p50" in sentence(pair.rates[0])
+    assert f"{both}." in summary(pair)
+
+
+def test_caution_about_several_seeds_is_told_once(tmp_path):
+    """The same finding, twelve times over, would bury the sentence."""
+    folder = sweep(
+        tmp_path, {"a": gamma_engine(), "b": gamma_engine()}, selfcheck={}, seeds=(1, 2, 3)
+    )
+
+    assert 2 == len(one_rate(folder).cautions)
+    assert one_rate(folder).cautions[0].startswith("a at 2/s, seeds 1, 2, 3: suspect")
 
 
 def test_summary_is_one_sentence_over_all_rates(tmp_path):
