@@ -148,6 +148,11 @@ def test_reply_headers_say_what_the_numbers_rest_on(server):
     assert timing["first_pcm"] == pytest.approx(sum(timing[name] for name in parts), abs=0.01)
 
 
+def test_a_streamed_reply_asks_proxies_not_to_gather_it(server):
+    """Common ones obey this header, and would otherwise deliver in bursts."""
+    assert "no" == ask(server, body(TEXT)).headers["X-Accel-Buffering"]
+
+
 def test_trimmed_silence_is_stated_and_exactly_what_is_missing(micro):
     """One codec frame is taken for silence: the trimmed stream is the untrimmed one without it."""
     profile = small_profile(leading_silence="trim", assume_silent_frames=1)
