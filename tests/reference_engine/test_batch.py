@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from reference_engine.batch import Catalogue, Shape, Stage, Urgency
+from reference_engine.config import load_profile, profile_names
 from reference_engine.errors import UncapturedShapeError
 from tests.builders.engine import profile
 
@@ -70,7 +71,22 @@ def test_no_width_bucket_is_none():
 
 
 def test_the_largest_codec_batch_depends_on_its_width():
-    """128 rows x codec frames: sixteen rows of eight, eight of sixteen, four of 25."""
+    """48 rows x codec frames: twelve rows of four, three of sixteen, one of 25."""
     catalogue = Catalogue(profile())
 
-    assert [16, 8, 4] == [catalogue.max_rows(Stage.CODEC, width) for width in (8, 16, 25)]
+    assert [12, 3, 1] == [catalogue.max_rows(Stage.CODEC, width) for width in (4, 16, 25)]
+
+
+@pytest.mark.parametrize("name", profile_names())
+def test_no_codec_shape_is_captured_that_no_call_can_have(name):
+    """Recording takes time and memory; `fill.codec_work` bounds every call, and one row is always
+    possible."""
+    chosen = load_profile(name)
+    catalogue = Catalogue(chosen)
+    codec = [shape for shape in catalogue.shapes if shape.stage is Stage.CODEC]
+
+    for shape in codec:
+        most = max(1, chosen.fill.codec_work // shape.width)
+        most = min(most, catalogue.max_rows(Stage.CODEC, shape.width))
+        sizes = {catalogue.rows_bucket(Stage.CODEC, rows) for rows in range(1, most + 1)}
+        assert shape.rows in sizes, shape
