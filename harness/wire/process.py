@@ -109,7 +109,8 @@ class ProcessConnection:
         self._listener = None
         self._close_pipes()
         process = self._process
-        if process is not None and process.poll() is None:
+        # An output that has not ended is held by someone: by its children, where it is gone itself.
+        if process is not None and (process.poll() is None or not self._has_output_ended):
             try:
                 os.killpg(process.pid, signal.SIGKILL)
             except ProcessLookupError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import sys
 import threading
@@ -178,6 +179,29 @@ def test_process_is_killed_when_its_time_is_up():
     assert ("timeout", "total") == _ending(result)
     with pytest.raises(ProcessLookupError):
         os.kill(int(result.payload), 0)
+
+
+def _is_gone(pid: int) -> bool:
+    """Whether a process ends within two seconds; it need not be ours."""
+    try:
+        fd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([fd], [], [], 2)[0])
+    finally:
+        os.close(fd)
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="processes are watched on Linux")
+def test_children_of_a_process_that_is_gone_are_killed_too():
+    """They hold its output open, so the request waits for them until its time is up."""
+    target = ProcessTarget(("sh", "-c", "sleep 60 & echo $!"))
+    limits = WireSettings(are_commands_allowed=True, timeouts=TimeoutSettings(total_s=0.3))
+    result = say(StreamAdapter(target), settings=limits)
+
+    assert ("timeout", "total") == _ending(result)
+    assert _is_gone(int(result.payload))
 
 
 def test_command_needs_consent():
