@@ -25,6 +25,7 @@ __all__ = ["WavStream"]
 
 _RIFF_HEADER_BYTES = 12
 _CHUNK_HEADER_BYTES = 8
+_ID_BYTES = 4
 # RIFF, size, WAVE, "fmt ", size and the 16 bytes that every fmt block has: enough to tell a
 # header from samples that happen to spell RIFF.
 _SIGNATURE_BYTES = 36
@@ -123,10 +124,13 @@ class WavStream:
     def finish(self) -> None:
         """The stream is over: settle what is still open."""
         if self._state is _State.AFTER_DATA and self._pending:
-            # Too short to be a chunk or a header.
-            if self._is_size_exact or self._remaining == 0:
+            # Too short to be a chunk or a header; without a whole name it is no part of one either.
+            is_named = self._remaining == 0 and len(self._pending) >= _ID_BYTES
+            if self._is_size_exact or is_named:
                 self._note(f"{len(self._pending)} bytes after the data")
             else:
+                if self._remaining == 0:
+                    self._note("more data than the header declared")
                 self._push_data(bytes(self._pending))
             self._pending.clear()
         if self._state in (_State.RIFF, _State.CHUNK, _State.FMT) and self._pending:

@@ -79,6 +79,15 @@ def test_stray_byte_is_one_dangling_byte():
     assert (48_000, 1) == (len(audio.samples), audio.dangling_bytes)
 
 
+def test_stray_byte_behind_declared_data_is_dangling_whatever_its_value():
+    """Also one with which the name of a chunk could begin, as "R" does."""
+    payload = wav(ramp(100).tobytes())
+    found = [decode(payload + bytes([value]), wav_format()) for value in range(256)]
+
+    assert {(100, 1)} == {(len(audio.samples), audio.dangling_bytes) for audio in found}
+    assert {("more data than the header declared",)} == {audio.notes for audio in found}
+
+
 def test_stereo_split_inside_a_pcm_frame_keeps_its_channels():
     """4-byte PCM frames split anywhere: left stays left."""
     left, right = ramp(1000), ramp(1000)[::-1]
