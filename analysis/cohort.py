@@ -3,7 +3,8 @@
 Rules: every arrival of the measurement is in every latency percentile; a failed one is +inf; one
 that the scenario cancelled counts with what had happened by then, else is left out and counted;
 one in flight when the run was interrupted has not got there either, and nobody meant it to end: it
-is +inf; a value that could not be measured is missing and counted, never a number.
+is +inf; a value that could not be measured is missing and counted, never a number. Where the sound
+of a share of the replies was kept, failures count in that share alone, not to outweigh the rest.
 
 Source: analysis/METRICS.md, "Cohort".
 """
@@ -88,8 +89,10 @@ def _could_be_told(values: NDArray[np.float64], cohort: pd.DataFrame) -> NDArray
     has the value where it takes the sound and there is none, or nothing to decode it with.
     """
     went_well = (cohort["outcome"] == FinalOutcome.OK.value).to_numpy(dtype=bool)
-    keys = [name for name in ("point_id", "is_audio_kept") if name in cohort]
-    groups = cohort.groupby(keys).ngroup().to_numpy() if keys else np.zeros(len(cohort), dtype=int)
+    groups = np.zeros(len(cohort), dtype=np.int64)
+    for name in ("point_id", "is_audio_kept"):
+        if name in cohort:
+            groups = 2 * groups + cohort[name].factorize()[0]  # the second has two values
     could = np.ones(len(cohort), dtype=bool)
     for group in np.unique(groups):
         alike = groups == group
