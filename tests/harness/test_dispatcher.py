@@ -76,7 +76,7 @@ def test_rate_holds_against_work_in_every_dispatch():
     assert 199 < 399 / ((sent[-1] - sent[0] - (lags[-1] - lags[0])) / 1e9) < 201
     lag = ran.point.selfcheck["dispatch_lag_ms"]
     assert (400, round(max(lags) / 1e6, 4)) == (lag["n"], lag["max"])
-    assert early / 1e6 <= lag["p50"] * 1.04
+    assert sorted(lags)[199] / 1e6 == pytest.approx(lag["p50"], rel=0.04, abs=1e-3)
     assert lag["p50"] <= lag["p99"] <= lag["max"]
 
 
