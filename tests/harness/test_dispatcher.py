@@ -98,10 +98,10 @@ def test_every_request_is_prepared_before_its_moment():
     opened: list[int] = []
     with ScriptedServer(ok(PCM)) as server:
         adapter = PlainAdapter(server.base_url, on_open=lambda: opened.append(now_ns()))
-        ran = run_load(adapter, every(20, 4))
+        ran = run_load(adapter, every(60, 3))
     moments = [r.scheduled_ns + ran.clock.monotonic_ns(0) for r in ran.records]
 
-    assert [True] * 4 == [at < due for at, due in zip(opened[1:], moments, strict=True)]
+    assert [True] * 3 == [at < due for at, due in zip(opened[1:], moments, strict=True)]
 
 
 def test_same_plan_whatever_the_server_does():
@@ -476,7 +476,7 @@ def test_warm_up_is_sent_and_left_out_of_the_self_check():
 
 def test_what_comes_after_the_measurement_is_not_in_its_self_check():
     """A reply that comes in the drain is read, but judges nothing that was measured."""
-    with ScriptedServer([(Wait(60), *ok(PCM))]) as server:
+    with ScriptedServer([(Wait(150), *ok(PCM))]) as server:
         ran = run_load(PlainAdapter(server.base_url), every(1, 1), measure_s=0.02)
     told = ran.point.selfcheck
 
