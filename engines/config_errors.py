@@ -25,6 +25,8 @@ __all__ = ["closest", "describe", "hint", "load_yaml", "problems", "read_yaml", 
 
 _MAX_SHOWN_CHARS = 60
 _CLOSE_ENOUGH = 0.6
+# What aliases may make of a short text; a long one may hold as many values as it has characters.
+_MAX_ALIASED_VALUES = 100_000
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:
@@ -235,7 +237,8 @@ def load_yaml(text: str, *, where: str, error: type[Exception]) -> Any:
     A bare `1e3` or `on` is read by YAML 1.1 rules; the schema then says what it expected.
     """
     try:
-        return yaml.load(text, Loader=_StrictLoader)
+        document = yaml.load(text, Loader=_StrictLoader)
+        num_values = _num_values(document, {})
     except RecursionError:
         raise error(f"{where}: nested too deeply to be read") from None
     except (yaml.YAMLError, ValueError) as fault:
@@ -243,6 +246,23 @@ def load_yaml(text: str, *, where: str, error: type[Exception]) -> Any:
         line = f" line {mark.line + 1}, column {mark.column + 1}:" if mark else ""
         said = getattr(fault, "problem", None) or str(fault).splitlines()[0]
         raise error(f"{where}:{line} not valid YAML: {said}") from None
+    if num_values > max(_MAX_ALIASED_VALUES, len(text)):
+        raise error(f"{where}: its aliases stand for {num_values} values; write out what is meant")
+    return document
+
+
+def _num_values(value: Any, known: dict[int, int]) -> int:
+    """How many values there are once every alias is written out; a few lines can mean billions.
+
+    `known` holds what was counted, by identity: what aliases share is one object.
+    """
+    if not isinstance(value, (dict, list)):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = 1  # for the case that it holds itself
+        parts = value.values() if isinstance(value, dict) else value
+        known[id(value)] += sum(_num_values(part, known) for part in parts)
+    return known[id(value)]
 
 
 def read_yaml(path: Path, *, error: type[Exception]) -> Any:

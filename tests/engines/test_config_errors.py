@@ -124,6 +124,10 @@ def test_a_long_value_is_cut():
         ("{[1]: 2}", "f: line 1, column 2: not valid YAML: a key must be a plain word"),
         ("[" * 1000, "f: nested too deeply to be read"),
         (
+            "a: &a [" + "x," * 99 + "]\nb: &b [" + "*a," * 99 + "]\nc: [" + "*b," * 99 + "]",
+            "f: its aliases stand for 990202 values; write out what is meant",
+        ),
+        (
             "!!python/object:os.system {}",
             "f: line 1, column 1: not valid YAML: could not determine",
         ),
