@@ -20,7 +20,7 @@ from engines.outcomes import TransportOutcome
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["METRICS"]
+__all__ = ["METRICS", "achieved_rate"]
 
 _NO_DATA = PointValue(None, None, None, 0, 0, ValueStatus.NO_DATA)
 
