@@ -30,7 +30,8 @@ __all__ = [
     "serve_speech",
 ]
 
-RECEIVED_NS = "received_ns"  # where a request keeps the moment at which its head was read
+# Where a request keeps the moment at which its head was read.
+RECEIVED_NS = web.RequestKey("received_ns", int)
 ID_HEADER = "X-Request-Id"
 NARI_ID_HEADER = "X-Nari-Request-ID"
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
