@@ -136,16 +136,10 @@ def final_outcome(
 def _mismatch(record: RequestRecord, reply: Reply) -> str | None:
     """What differs from the contract, in words, or None."""
     found, expected = record.format, record.expected_format
-    if (
-        found is not None
-        and found.odd_byte is OddByte.ERROR
-        and reply.audio is not None
-        and reply.is_whole
-        and reply.audio.dangling_bytes
-    ):
+    if found is not None and found.odd_byte is OddByte.ERROR and reply.dangling_bytes:
         return (
-            f"the payload ends {reply.audio.dangling_bytes} byte(s) into a sample, which this"
-            " contract calls an error"
+            f"the payload ends {reply.dangling_bytes} byte(s) into a sample, which this contract"
+            " calls an error"
         )
     if expected is None or found is None:
         return None

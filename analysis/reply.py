@@ -27,6 +27,7 @@ class Reply:
 
     audio: the decoded samples; None where nothing was recorded or nothing can decode it.
     samples_per_chunk: for every chunk of the record; None where it cannot be known.
+    dangling_bytes: of a last PCM frame that never became complete; None where it cannot be known.
     is_whole: `audio` is the whole clip, not its head.
     error: why the bytes are not what their format says, or None.
     note: why `audio` is missing although nothing went wrong, or None.
@@ -37,6 +38,7 @@ class Reply:
     sample_rate_hz: int | None
     channels: int | None
     basis: DurationBasis | None
+    dangling_bytes: int | None
     is_whole: bool
     error: str | None = None
     note: str | None = None
@@ -80,7 +82,12 @@ def decode_reply(record: RequestRecord, payload: bytes | None) -> Reply:
         return _without_audio(fmt, None, error=str(fault))
     except UnsupportedAudioError as fault:
         return _without_audio(fmt, None, note=str(fault))
-    return _without_audio(fmt, _counts_by_arithmetic(sizes, fmt), note="audio was not recorded")
+    return _without_audio(
+        fmt,
+        _counts_by_arithmetic(sizes, fmt),
+        dangling_bytes=_dangling_by_arithmetic(sizes, fmt),
+        note="audio was not recorded",
+    )
 
 
 def _whole(payload: bytes, sizes: Sequence[int], fmt: AudioFormat) -> Reply:
@@ -91,6 +98,7 @@ def _whole(payload: bytes, sizes: Sequence[int], fmt: AudioFormat) -> Reply:
         sample_rate_hz=chunked.audio.sample_rate_hz,
         channels=chunked.audio.channels,
         basis=chunked.basis,
+        dangling_bytes=chunked.audio.dangling_bytes,
         is_whole=True,
     )
 
@@ -115,6 +123,7 @@ def _head(payload: bytes, sizes: Sequence[int], fmt: AudioFormat) -> Reply:
         sample_rate_hz=audio.sample_rate_hz,
         channels=audio.channels,
         basis=decoder.basis,
+        dangling_bytes=_dangling_by_arithmetic(sizes, fmt),
         is_whole=False,
         note="only the head of the audio was recorded",
     )
@@ -128,11 +137,25 @@ def _whole_letters(piece: bytes, encoding: PayloadEncoding) -> bytes:
 
 def _counts_by_arithmetic(sizes: Sequence[int], fmt: AudioFormat) -> tuple[int, ...] | None:
     """Samples per chunk from sizes alone: raw samples in no text encoding."""
+    width = _bytes_per_frame(fmt)
+    if width is None:
+        return None
+    ends = np.cumsum(np.asarray(sizes, dtype=np.int64)) // width
+    return tuple(int(n) for n in np.diff(ends, prepend=0))
+
+
+def _dangling_by_arithmetic(sizes: Sequence[int], fmt: AudioFormat) -> int | None:
+    """The same for what is left over."""
+    width = _bytes_per_frame(fmt)
+    return None if width is None else sum(sizes) % width
+
+
+def _bytes_per_frame(fmt: AudioFormat) -> int | None:
+    """Of a PCM frame in the stored payload; None in a container, a codec or a text encoding."""
     width = fmt.sample_format.bytes_per_sample
     if width is None or fmt.encoding is not PayloadEncoding.RAW or not fmt.channels:
         return None
-    ends = np.cumsum(np.asarray(sizes, dtype=np.int64)) // (width * fmt.channels)
-    return tuple(int(n) for n in np.diff(ends, prepend=0))
+    return width * fmt.channels
 
 
 def _continue_counts(
@@ -159,6 +182,7 @@ def _without_audio(
     fmt: AudioFormat | None,
     counts: tuple[int, ...] | None,
     *,
+    dangling_bytes: int | None = None,
     error: str | None = None,
     note: str | None = None,
 ) -> Reply:
@@ -169,6 +193,7 @@ def _without_audio(
         sample_rate_hz=None if fmt is None or is_container else fmt.sample_rate_hz,
         channels=None if fmt is None or is_container else fmt.channels,
         basis=DurationBasis.EXACT if counts else None,
+        dangling_bytes=dangling_bytes,
         is_whole=False,
         error=error,
         note=note,

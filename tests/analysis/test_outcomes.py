@@ -116,15 +116,18 @@ def test_other_raw_samples_than_promised_are_wrong_format():
     assert FinalOutcome.WRONG_FORMAT is found.outcome
 
 
+@pytest.mark.parametrize("num_kept", [14_401, 9_600, 0])
 @pytest.mark.parametrize(
     ("odd_byte", "outcome"),
     [(OddByte.REPORT, FinalOutcome.OK), (OddByte.ERROR, FinalOutcome.WRONG_FORMAT)],
 )
-def test_odd_byte_is_an_error_only_where_the_contract_says_so(odd_byte, outcome):
-    """One stray byte behind the last sample."""
+def test_odd_byte_is_an_error_only_where_the_contract_says_so(odd_byte, outcome, num_kept):
+    """One stray byte behind the last sample, however much of the sound was kept."""
+    payload = pcm16(tone(300)) + b"\1"
     fmt = replace(PCM, odd_byte=odd_byte)
+    chunks = chunks_of([(10, len(payload))])
 
-    assert outcome is one_chunk(pcm16(tone(300)) + b"\1", audio_format=fmt).outcome
+    assert outcome is view(chunks=chunks, payload=payload[:num_kept], audio_format=fmt).outcome
 
 
 @pytest.mark.parametrize(("seconds", "outcome"), [(4.9, "ok"), (5.2, "runaway")])
