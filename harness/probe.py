@@ -64,7 +64,7 @@ async def identify(
     deadline_ns = clock.now_ns() + round(settings.timeouts.ready_s * 1e9)
     pause_s = _FIRST_PAUSE_S
     while True:
-        info = await ask(adapter, settings=settings, clock=clock)
+        info = await ask(adapter, settings=settings, clock=clock, deadline_ns=deadline_ns)
         if info.is_match is False:
             raise EngineNotReadyError(
                 f"{adapter.base_url}: is not the server of contract {adapter.name}: {info.mismatch}"
@@ -81,10 +81,13 @@ async def identify(
         pause_s = min(2 * pause_s, _MAX_PAUSE_S)
 
 
-async def ask(adapter: Adapter, *, settings: WireSettings, clock: Clock) -> EngineInfo:
+async def ask(
+    adapter: Adapter, *, settings: WireSettings, clock: Clock, deadline_ns: int
+) -> EngineInfo:
     """One round of the adapter's probe calls; never raises for what a server does.
 
-    An adapter without calls is asked whether anybody listens, no more.
+    An adapter without calls is asked whether anybody listens, no more. A server that accepts and
+    says nothing is waited for until `deadline_ns` of the clock, at most ten seconds a call.
     """
     probe = adapter.probe()
     if not probe.calls:
@@ -95,7 +98,10 @@ async def ask(adapter: Adapter, *, settings: WireSettings, clock: Clock) -> Engi
     wire.start()
     try:
         tools = _Tools(clock, pacer, wire)
-        replies = [await _call(name, target, tools) for name, target in probe.calls.items()]
+        replies = [
+            await _call(name, target, tools, timeout_s=_left_s(deadline_ns, clock))
+            for name, target in probe.calls.items()
+        ]
     finally:
         wire.close()
         pacer.close()
@@ -113,7 +119,12 @@ def _cold(settings: WireSettings) -> WireSettings:
     )
 
 
-async def _call(name: str, target: HttpTarget, tools: _Tools) -> ProbeReply:
+def _left_s(deadline_ns: int, clock: Clock) -> float:
+    """How long one call may take."""
+    return min(_CALL_TIMEOUT_S, max(0.0, (deadline_ns - clock.now_ns()) / 1e9))
+
+
+async def _call(name: str, target: HttpTarget, tools: _Tools, *, timeout_s: float) -> ProbeReply:
     done: asyncio.Future[CallReply] = asyncio.get_running_loop().create_future()
     call = Call(
         target,
@@ -121,7 +132,7 @@ async def _call(name: str, target: HttpTarget, tools: _Tools) -> ProbeReply:
         clock=tools.clock,
         pacer=tools.pacer,
         on_reply=done.set_result,
-        timeout_s=_CALL_TIMEOUT_S,
+        timeout_s=timeout_s,
     )
     with FaultTrap(lambda error: None if done.done() else done.set_exception(error)):
         call.start()

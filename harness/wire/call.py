@@ -102,7 +102,7 @@ class Call:
         self._fail(failure.text)
 
     def _on_timeout(self) -> None:
-        self._fail(f"no reply within {self._timeout_s:g} s")
+        self._fail(f"no reply within {self._timeout_s:.3g} s")
 
     def _fail(self, reason: str) -> None:
         now_ns = self._clock.now_ns()

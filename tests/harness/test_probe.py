@@ -10,7 +10,7 @@ from harness.errors import EngineNotReadyError
 from harness.loop import run
 from harness.probe import identify
 from harness.settings import TimeoutSettings, WireSettings
-from tests.builders.servers import Request, ScriptedServer, ok
+from tests.builders.servers import Request, ScriptedServer, WaitForClose, ok
 from tests.builders.voices import voice
 
 
@@ -86,6 +86,18 @@ def test_a_server_that_stays_unready_is_given_up_by_name_of_the_limit():
         pytest.raises(EngineNotReadyError, match=r"after 0\.1 s \(timeouts\.ready_s\).*503"),
     ):
         _identify(server.base_url, ready_s=0.1)
+
+
+def test_a_server_that_accepts_and_says_nothing_is_given_up_at_the_limit():
+    """Not after as many times ten seconds as there are calls."""
+    clock = RunClock()
+    with (
+        ScriptedServer((WaitForClose(),)) as server,
+        pytest.raises(EngineNotReadyError, match=r"after 0\.2 s \(timeouts\.ready_s\).*no reply"),
+    ):
+        _identify(server.base_url, ready_s=0.2)
+
+    assert clock.now_ns() < 3e9
 
 
 def test_an_address_where_nobody_listens_is_named():
