@@ -106,7 +106,8 @@ def _reasons(engines: Sequence[EngineView]) -> tuple[str, ...]:
 def reason_words(reasons: Sequence[Mapping[str, Any]]) -> str:
     """`dispatch lag p99: 12.1 ms (limit 5 ms) – give it more CPU`, for reasons of one kind.
 
-    Over several points the range of values, with limit and remedy of the worst.
+    Over several points the ranges of values and limits (a limit on lateness depends on the rate),
+    with the remedy of the worst.
     """
     code, unit = str(reasons[0]["code"]), ""
     if code.endswith("_ms"):
@@ -119,13 +120,18 @@ def reason_words(reasons: Sequence[Mapping[str, Any]]) -> str:
         ordered = sorted(told, key=lambda reason: abs(reason["value"]))
         is_floor = abs(ordered[0]["value"]) < ordered[0]["limit"]
         worst = ordered[0] if is_floor else ordered[-1]
-        low, high = (quantity(pick(r["value"] for r in told), unit) for pick in (min, max))
-        text += f": {low}" if low == high else f": {low} to {high}"
-        text += f" ({'at least' if is_floor else 'limit'} {quantity(worst['limit'], unit)})"
+        values, limits = (_span([r[key] for r in told], unit) for key in ("value", "limit"))
+        text += f": {values} ({'at least' if is_floor else 'limit'} {limits})"
     elif told:
         text += f": {', '.join(dict.fromkeys(str(reason['value']) for reason in told))}"
         text += f" (expected {worst['limit']})" if worst["limit"] is not None else ""
     return f"{text} – {worst['remedy']}" if worst["remedy"] else text
+
+
+def _span(values: Sequence[float], unit: str) -> str:
+    """`5 ms`, or `5 ms to 12 ms`."""
+    low, high = (quantity(pick(values), unit) for pick in (min, max))
+    return low if low == high else f"{low} to {high}"
 
 
 def _failures(engines: Sequence[EngineView], slo: Slo) -> Decision:

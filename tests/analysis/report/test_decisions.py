@@ -147,6 +147,17 @@ def test_reason_has_its_unit_and_the_remedy_of_the_worst_point(code, values, lim
     assert text == reason_words(reasons)
 
 
+def test_limits_that_depend_on_the_rate_are_both_told():
+    """31 ms is suspect where requests are 500 ms apart; 24 ms is invalid where they are 200."""
+    found = [(31.0, 12.5), (24.0, 20.0)]
+    reasons = [
+        {"code": "dispatch_lag_p99_ms", "value": value, "limit": limit, "remedy": ""}
+        for value, limit in found
+    ]
+
+    assert "dispatch lag p99: 24 ms to 31 ms (limit 12.5 ms to 20 ms)" == reason_words(reasons)
+
+
 def test_invalid_point_is_a_problem(metrics):
     """It colours the whole answer."""
     metrics["points"][0]["validity"] = {"verdict": "invalid", "reasons": []}
