@@ -33,7 +33,7 @@ from engines.http_body import for_container, protocol_error
 from engines.http_contract import EventsSpec, MatchSpec
 from engines.outcomes import TransportOutcome
 from engines.pointer import find, find_first
-from engines.redact import one_line
+from engines.redact import one_line, written
 from engines.shape import is_sample_rate
 
 __all__ = [
@@ -263,7 +263,7 @@ class EventBody:
         spec = self._spec
         if _matches(document, spec.errors):
             said = find_first(document, spec.error_text)
-            text = said if isinstance(said, str) else orjson.dumps(said or document).decode()
+            text = said if isinstance(said, str) else written(said or document)
             text = one_line(text, secrets=self._secrets)
             return [Fail(TransportOutcome.SERVER_ERROR, where, text, self._facts)]
         for name, pointer in spec.facts.items():

@@ -6,10 +6,11 @@ Event streams with audio inside are read by `event_stream`; both are `BodyReader
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+import orjson
 
 from engines.base import (
     Action,
@@ -26,7 +27,7 @@ from engines.base import (
 from engines.http_contract import Sniff
 from engines.outcomes import TransportOutcome
 from engines.pointer import find_first
-from engines.redact import one_line
+from engines.redact import one_line, written
 from engines.sniff import NUM_SNIFF_BYTES, WavLength, sniff_format
 
 __all__ = [
@@ -146,11 +147,11 @@ class ErrorBody:
 def error_text(body: bytes, pointers: tuple[str, ...]) -> str:
     """The human part of an error body: what `pointers` name if it is JSON, else all of it."""
     try:
-        document = json.loads(body)
-    except (ValueError, RecursionError):
+        document = orjson.loads(body)
+    except orjson.JSONDecodeError:
         return body.decode("utf-8", "replace")
     found = find_first(document, pointers)
-    return found if isinstance(found, str) else json.dumps(document if found is None else found)
+    return found if isinstance(found, str) else written(document if found is None else found)
 
 
 def for_container(found: AudioFormat, sample_format: SampleFormat) -> AudioFormat:

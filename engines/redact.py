@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
+
+import orjson
 
 from engines.base import HttpTarget, Target, WebSocketTarget
 
@@ -14,12 +17,16 @@ __all__ = [
     "redact_headers",
     "redact_url",
     "secret_values",
+    "short_fact",
     "shown_place",
+    "written",
 ]
 
 # The length that a stored error text may have.
 MAX_ERROR_CHARS = 500
 _HIDDEN = "***"
+_MAX_FACT_CHARS = 4096
+_TOO_DEEP = "nested too deeply to be shown"
 
 # What keys look like when a server echoes them: bearer values, `sk-...` style tokens, and values
 # of fields whose names say so. Wide on purpose: a hidden word costs less than a published key.
@@ -74,6 +81,20 @@ def one_line(text: str | bytes, *, secrets: Iterable[str] = ()) -> str:
         text = shape.sub(rf"\1\2{_HIDDEN}", text)
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     return line if len(line) <= MAX_ERROR_CHARS else line[: MAX_ERROR_CHARS - 3] + "..."
+
+
+def written(value: Any) -> str:
+    """What a server sent, as JSON text; nesting deeper than can be written is named as such."""
+    try:
+        return orjson.dumps(value, default=str).decode()
+    except orjson.JSONEncodeError:
+        return _TOO_DEEP
+
+
+def short_fact(value: Any) -> Any:
+    """A value that a server stated, to be kept with its request: as it is, or one line of it."""
+    text = written(value)
+    return value if text != _TOO_DEEP and len(text) <= _MAX_FACT_CHARS else one_line(text)
 
 
 def shown_place(base_url: str) -> str:

@@ -37,7 +37,7 @@ from engines.base import (
     TextAccepted,
     TextDue,
 )
-from engines.redact import one_line, secret_values
+from engines.redact import one_line, secret_values, short_fact, written
 from harness.clock import Clock
 from harness.deadlines import Deadlines
 from harness.pacer import Pacer, Timer
@@ -452,7 +452,8 @@ class Recorder:
     def _add_facts(self, facts: Any) -> None:
         if facts:
             known = orjson.loads(self.record.server_timing) if self.record.server_timing else {}
-            self.record.server_timing = orjson.dumps(known | dict(facts), default=str).decode()
+            said = {name: short_fact(value) for name, value in facts.items()}
+            self.record.server_timing = written(known | said)
 
     def _finish(
         self, outcome: TransportOutcome, kind: str | None, text: str | None, when_ns: int

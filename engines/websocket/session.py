@@ -56,7 +56,7 @@ from engines.http_contract import AuthSpec, FieldSpec, ProbeSpec
 from engines.http_probe import build_probe
 from engines.outcomes import TransportOutcome
 from engines.pointer import find_first
-from engines.redact import one_line
+from engines.redact import one_line, written
 from engines.shape import is_channel_count, is_sample_rate
 
 __all__ = ["Protocol", "Session", "SessionAdapter", "SessionSetup", "compact", "utf8_pieces"]
@@ -372,7 +372,7 @@ class Session(EndsOnce):
     def failed(self, message: Mapping[str, Any], *pointers: str) -> Fail:
         """The server's own error as a failure; a code of 429 or 503 is a refusal."""
         said = find_first(message, pointers)
-        text = said if isinstance(said, str) else json.dumps(message)
+        text = said if isinstance(said, str) else written(message)
         code = find_first(message, ("/code", "/error/code", "/status_code"))
         refused = code in _REFUSED or str(code) in ("429", "503")
         outcome = TransportOutcome.REFUSED if refused else TransportOutcome.SERVER_ERROR

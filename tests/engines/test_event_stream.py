@@ -193,3 +193,13 @@ def test_a_rate_in_an_event_overrules_the_contract_and_a_wrong_one_is_an_error()
         played = drive(fixture.open(), [fixture.success.headers, *pieces])
         assert TransportOutcome.PROTOCOL_ERROR == played.failure.outcome
         assert "sample rate 16k" in played.failure.text
+
+
+@pytest.mark.parametrize("depth", [100, 500, 1000])
+def test_a_deeply_nested_error_is_the_servers(depth: int):
+    """And not an exception of ours, for which the client would be blamed."""
+    nested = "[" * depth + "]" * depth
+    failure = _sse(f'data: {{"type": "error", "error": {nested}}}\n\n'.encode()).failure
+
+    assert TransportOutcome.SERVER_ERROR == failure.outcome
+    assert len(failure.text) <= 500

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from engines.redact import MAX_ERROR_CHARS, one_line, redact_headers, redact_url
+from engines.redact import (
+    MAX_ERROR_CHARS,
+    one_line,
+    redact_headers,
+    redact_url,
+    short_fact,
+    written,
+)
 
 
 @pytest.mark.parametrize(
@@ -66,3 +73,23 @@ def test_headers_that_carry_keys_are_hidden():
 def test_a_long_hostile_text_costs_little():
     """A megabyte without a blank does not make the search for keys quadratic."""
     assert MAX_ERROR_CHARS == len(one_line("x-" * 500_000))
+
+
+@pytest.mark.parametrize("depth", [10, 300, 1000, 20_000])
+def test_what_a_server_nests_is_written_or_named(depth: int):
+    """However deep: no exception of ours may come of it."""
+    value: object = "x"
+    for _ in range(depth):
+        value = [value]
+    is_shown = depth < 200
+
+    assert ("[" * depth + '"x"' + "]" * depth if is_shown else "nested too deeply to be shown") == (
+        written(value)
+    )
+    assert is_shown is (short_fact(value) is value)
+
+
+def test_a_long_fact_is_kept_as_a_line():
+    """It lies in memory and on the disk once a request."""
+    assert [1, None, {"a": 2}] == [short_fact(v) for v in (1, None, {"a": 2})]
+    assert 500 == len(short_fact(["x" * 10_000]))

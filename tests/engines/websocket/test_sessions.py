@@ -103,6 +103,16 @@ def test_a_refused_upgrade_is_told_by_its_status(
     assert outcome == drive(talk.open(), [Headers(status)]).failure.outcome
 
 
+@pytest.mark.parametrize("depth", [100, 500, 1000])
+def test_a_deeply_nested_message_is_no_fault_of_ours(talk: Conversation, depth: int):
+    """An exception would be blamed on the client."""
+    nested = Message('{"type": "error", "error": ' + "[" * depth + "]" * depth + "}")
+    failure = drive(talk.open(), [Headers(101), nested, Closed(1000)]).failure
+
+    assert TransportOutcome.CLIENT_ERROR != failure.outcome
+    assert len(failure.text) <= 500
+
+
 def test_an_error_message_is_a_server_error_with_its_words(talk: Conversation):
     """After the first chunk: the words are told, the chunk is kept."""
     first = next(
