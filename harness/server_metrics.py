@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-import urllib.error
-import urllib.request
+import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from urllib.parse import urlsplit
 
 from engines.base import HttpTarget
 from harness.clock import RunClock
@@ -21,7 +23,10 @@ __all__ = ["SOURCE", "parse_exposition", "sample_server"]
 
 SOURCE = "server"
 _INTERVAL_S = 2.0
+# For one answer of the network, and for the whole page.
 _TIMEOUT_S = 2.0
+_LIMIT_S = 4.0
+_OK = 200
 _MAX_BYTES = 1_000_000
 _MAX_SAMPLES = 500
 _LINE = re.compile(r"^([A-Za-z_:][\w:]*)(\{[^\n]*\})?[ \t]+(\S+)(?:[ \t]+-?\d+)?$")
@@ -47,12 +52,55 @@ def parse_exposition(text: str) -> dict[str, float]:
     return found
 
 
-def _fetch(target: HttpTarget) -> str:
-    # No proxy: the page is that of the server under test, nobody else's.
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    request = urllib.request.Request(target.url, headers=dict(target.headers))
-    with opener.open(request, timeout=_TIMEOUT_S) as reply:
-        return str(reply.read(_MAX_BYTES), "utf-8", "replace")
+class _Fetch:
+    """One look at the page. It follows no redirect, which could carry a key elsewhere, and asks no
+    proxy: the page is that of the server under test."""
+
+    def __init__(self, target: HttpTarget) -> None:
+        self._target = target
+        self._sock: socket.socket | None = None
+
+    def read(self) -> str:
+        """The page; in a thread.
+
+        Raises:
+            OSError, HTTPException: it cannot be had.
+        """
+        parts = urlsplit(self._target.url)
+        kind = HTTPSConnection if parts.scheme == "https" else HTTPConnection
+        connection = kind(parts.hostname or "", parts.port, timeout=_TIMEOUT_S)
+        try:
+            connection.connect()
+            self._sock = connection.sock
+            path = parts.path or "/"
+            url = f"{path}?{parts.query}" if parts.query else path
+            connection.request("GET", url, headers=dict(self._target.headers))
+            reply = connection.getresponse()
+            if reply.status != _OK:
+                raise HTTPException(f"HTTP {reply.status}")
+            page = reply.read(_MAX_BYTES)
+            if len(page) == _MAX_BYTES:
+                page = page.rpartition(b"\n")[0]  # half a number is another number
+            elif reply.length:
+                raise HTTPException("the page was cut off")
+            return str(page, "utf-8", "replace")
+        finally:
+            connection.close()
+
+    def stop(self) -> None:
+        """Wake the thread if a page that never ends still holds it: the program waits for it."""
+        if self._sock is not None:
+            with suppress(OSError):
+                self._sock.shutdown(socket.SHUT_RDWR)
+
+
+async def _page(target: HttpTarget, limit_s: float) -> str:
+    fetch = _Fetch(target)
+    try:
+        async with asyncio.timeout(limit_s):
+            return await asyncio.to_thread(fetch.read)
+    finally:
+        fetch.stop()
 
 
 async def sample_server(
@@ -62,6 +110,7 @@ async def sample_server(
     clock: RunClock,
     on_telemetry: Callable[[Sequence[TelemetrySample]], None],
     interval_s: float = _INTERVAL_S,
+    limit_s: float = _LIMIT_S,
 ) -> None:
     """Store the page again and again until cancelled.
 
@@ -69,8 +118,8 @@ async def sample_server(
     """
     while True:
         try:
-            values = parse_exposition(await asyncio.to_thread(_fetch, target))
-        except (urllib.error.URLError, OSError, ValueError):
+            values = parse_exposition(await _page(target, limit_s))
+        except (OSError, HTTPException, ValueError):
             values = {"scrape_failed": 1.0}
         now_ns = clock.now_ns()
         on_telemetry(

@@ -12,7 +12,7 @@ from engines.base import HttpTarget
 from harness.clock import RunClock
 from harness.records import TelemetrySample
 from harness.server_metrics import parse_exposition, sample_server
-from tests.builders.servers import ScriptedServer, ok
+from tests.builders.servers import Close, Reply, ScriptedServer, Wait, Write, head, ok
 
 PAGE = """
 # HELP queue_length Requests that wait.
@@ -48,7 +48,7 @@ def test_a_page_without_end_is_cut():
     assert 500 == len(parse_exposition(page))
 
 
-def _sample(url: str, count: int) -> list[TelemetrySample]:
+def _sample(url: str, count: int, *, limit_s: float = 4.0) -> list[TelemetrySample]:
     rows: list[TelemetrySample] = []
     is_enough = asyncio.Event()
 
@@ -65,6 +65,7 @@ def _sample(url: str, count: int) -> list[TelemetrySample]:
                 clock=RunClock(),
                 on_telemetry=take,
                 interval_s=0.001,
+                limit_s=limit_s,
             )
         )
         async with asyncio.timeout(10):
@@ -95,6 +96,33 @@ def test_a_page_that_cannot_be_had_is_a_sample_too():
     rows = _sample(f"{gone}/metrics", 2)
 
     assert {("scrape_failed", 1.0)} == {(row.name, row.value) for row in rows}
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        ok(b"", status=302, location="http://127.0.0.1:9/"),
+        (Write(b"SSH-2.0-x\r\n\r\n"), Close()),
+        (Write(head(200, content_length=100) + b"queue_length 3"), Close()),
+        (Close(),),
+    ],
+)
+def test_an_answer_that_is_no_page_is_a_sample_too(reply: Reply):
+    """A redirect is not followed, and what is no HTTP does not end the sampling."""
+    with ScriptedServer(reply) as one:
+        rows = _sample(f"{one.base_url}/metrics", 2)
+
+    assert {("scrape_failed", 1.0)} == {(row.name, row.value) for row in rows}
+
+
+def test_a_page_that_trickles_is_given_up_and_holds_nobody():
+    """Byte after byte in time for the network's limit: the thread ends with the page's own."""
+    trickle = [step for _ in range(200) for step in (Write(b"a"), Wait(20))]
+    with ScriptedServer((Write(head(200)), *trickle)) as one:
+        rows = _sample(f"{one.base_url}/metrics", 1, limit_s=0.05)
+        assert one.num_open <= 1
+
+    assert ["scrape_failed"] == [row.name for row in rows]
 
 
 @pytest.mark.parametrize(("name", "has_page"), [("reference", True), ("nari", False)])
