@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from harness.cli.option_checks import above_zero, finite
-from harness.cli.run import (
+from harness.cli.shared_options import (
     AllowCommandsOption,
     AllowEnvOption,
+    JsonOption,
     ParamOption,
     SendKeyOption,
     VoiceOption,
@@ -18,7 +19,6 @@ from harness.cli.run import (
 
 __all__ = ["register"]
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output on stdout.")]
 StartOption = Annotated[
     str,
     typer.Option("--start", help="When the player starts: immediate, delay_ms=N, or buffer_ms=N."),
@@ -152,6 +152,15 @@ ListPriceOption = Annotated[
         help="Of a hosted engine, per million characters.", show_default=False, callback=above_zero
     ),
 ]
+MaxRateOption = Annotated[float, typer.Option(help="Never above this rate.", callback=finite)]
+RatioOption = Annotated[
+    float, typer.Option(help="How close the ends are brought.", callback=finite)
+]
+UtilisationOption = Annotated[
+    float, typer.Option(help="Share of the capacity in use.", max=1, callback=above_zero)
+]
+ReplicasOption = Annotated[int, typer.Option(help="Machines in use.", min=1)]
+SpareOption = Annotated[int, typer.Option(help="Machines paid for and idle.", min=0)]
 
 
 def capacity(
@@ -163,23 +172,17 @@ def capacity(
     voice: VoiceOption = None,
     param: ParamOption = None,
     start_rate: StartRateOption = None,
-    max_rate: Annotated[
-        float, typer.Option(help="Never above this rate.", callback=finite)
-    ] = 100.0,
-    ratio: Annotated[
-        float, typer.Option(help="How close the ends are brought.", callback=finite)
-    ] = 1.2,
+    max_rate: MaxRateOption = 100.0,
+    ratio: RatioOption = 1.2,
     agree: AgreeOption = 3,
     requests: RequestsOption = 40,
     budget: BudgetOption = 20.0,
     set_: SetOption = None,
     price_per_hour: HourPriceOption = None,
     list_price: ListPriceOption = None,
-    utilisation: Annotated[
-        float, typer.Option(help="Share of the capacity in use.", max=1, callback=above_zero)
-    ] = 1.0,
-    replicas: Annotated[int, typer.Option(help="Machines in use.", min=1)] = 1,
-    spare: Annotated[int, typer.Option(help="Machines paid for and idle.", min=0)] = 0,
+    utilisation: UtilisationOption = 1.0,
+    replicas: ReplicasOption = 1,
+    spare: SpareOption = 0,
     send_key_to: SendKeyOption = None,
     allow_contract_env: AllowEnvOption = False,
     allow_commands: AllowCommandsOption = False,

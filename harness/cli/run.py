@@ -8,6 +8,14 @@ from typing import Annotated
 import typer
 
 from harness.cli.option_checks import finite
+from harness.cli.shared_options import (
+    AllowCommandsOption,
+    AllowEnvOption,
+    JsonOption,
+    ParamOption,
+    SendKeyOption,
+    VoiceOption,
+)
 
 __all__ = ["register"]
 
@@ -23,18 +31,6 @@ EngineOption = Annotated[
 ]
 BaseUrlOption = Annotated[
     str | None, typer.Option("--base-url", help="Where the engine is; needs a single engine.")
-]
-VoiceOption = Annotated[
-    str | None, typer.Option("--voice", help="A voice of the engines that are run.")
-]
-ParamOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--param",
-        help="A parameter of the engines that are run, as in speed=1.2; `earwitness engines NAME` "
-        "lists them. Repeatable.",
-        metavar="K=V",
-    ),
 ]
 RatesOption = Annotated[
     str | None, typer.Option("--rates", help="Arrivals a second, for example 0.5,1,2.")
@@ -73,23 +69,7 @@ NoReportOption = Annotated[
 WerOption = Annotated[
     bool, typer.Option("--wer", help="Also hear clips with Whisper, for a word error rate.")
 ]
-SendKeyOption = Annotated[
-    list[str] | None,
-    typer.Option("--send-key-to", help="A further host that may see the contract's key."),
-]
-AllowEnvOption = Annotated[
-    bool,
-    typer.Option(
-        "--allow-contract-env",
-        help="Let contract files of your own name environment variables.",
-    ),
-]
-AllowCommandsOption = Annotated[
-    bool,
-    typer.Option("--allow-commands", help="Start the commands that the scenario names as engines."),
-]
 ArrivalsOption = Annotated[bool, typer.Option("--arrivals", help="List every planned request.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output on stdout.")]
 
 
 def register(app: typer.Typer) -> None:

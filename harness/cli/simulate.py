@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from harness.cli.option_checks import finite, refuse_given
+from harness.cli.shared_options import JsonOption
 
 __all__ = ["register"]
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Machine-readable output on stdout.")]
 DurationOption = Annotated[
     float, typer.Option("--duration", help="Seconds of measurement.", callback=finite)
 ]
