@@ -47,6 +47,11 @@ class OnsetPreset:
         """Length of a window."""
         return max(2, round(self.window_ms * sample_rate_hz / 1000))
 
+    def short_samples(self, sample_rate_hz: int) -> int:
+        """Length of the window of the refinement."""
+        assert self.short_time_ms is not None
+        return max(_MIN_SHORT_TIME_SAMPLES, round(self.short_time_ms * sample_rate_hz / 1000))
+
     @property
     def threshold_power(self) -> float:
         """Mean square at the threshold, full scale = 1."""
@@ -100,30 +105,26 @@ def find_onset(
     Source: analysis/METRICS.md, "Onset".
     """
     num_samples = len(samples)
-    look = min(num_samples, round(_FIRST_LOOK_S * sample_rate_hz))
-    while True:
-        sample = _find_in(_clean(samples[:look]), sample_rate_hz, preset)
-        if sample is not None:
-            return Onset(sample, round(sample * 1_000_000_000 / sample_rate_hz))
-        if look >= num_samples:
-            return None
-        look = num_samples
+    second = min(num_samples, round(_FIRST_LOOK_S * sample_rate_hz))
+    # Sums over the beginning are those over the whole, as far as they go.
+    soon = min(second, round(_SOON_S * sample_rate_hz))
+    for look in sorted({soon, second, num_samples}):
+        x = _clean(samples[:look])
+        start = _first_active(x, sample_rate_hz, preset)
+        if start is None:
+            continue
+        if preset.short_time_ms is not None:
+            if len(x) < second and not _is_enough(x, start, sample_rate_hz, preset):
+                x = _clean(samples[:second])
+            start = _refine(x, start, sample_rate_hz, preset)
+        return Onset(start, round(start * 1_000_000_000 / sample_rate_hz))
+    return None
 
 
 def _clean(samples: FloatArray) -> NDArray[np.float64]:
     values = np.clip(samples, -_CLIP_AT, _CLIP_AT).astype(np.float64)
     values[~np.isfinite(samples)] = 0.0
     return values
-
-
-def _find_in(x: NDArray[np.float64], sample_rate_hz: int, preset: OnsetPreset) -> int | None:
-    # Most clips sound at once: sums over the beginning are those over the whole, as far as they go.
-    start = _first_active(x[: round(_SOON_S * sample_rate_hz)], sample_rate_hz, preset)
-    if start is None:
-        start = _first_active(x, sample_rate_hz, preset)
-    if start is None or preset.short_time_ms is None:
-        return start
-    return _refine(x, start, sample_rate_hz, preset)
 
 
 def _first_active(x: NDArray[np.float64], sample_rate_hz: int, preset: OnsetPreset) -> int | None:
@@ -165,6 +166,14 @@ def first_run(is_active: NDArray[np.bool_], length: int) -> int | None:
     return first if is_run[first] else None
 
 
+def _is_enough(
+    x: NDArray[np.float64], start: int, sample_rate_hz: int, preset: OnsetPreset
+) -> bool:
+    """Whether a refinement at `start` would see no more of a longer beginning than of this."""
+    window = preset.window_samples(sample_rate_hz)
+    return start >= preset.short_samples(sample_rate_hz) and start + 2 * window <= len(x)
+
+
 def _refine(x: NDArray[np.float64], start: int, sample_rate_hz: int, preset: OnsetPreset) -> int:
     """The first sample in the window at `start` that is loud, and so are its surroundings.
 
@@ -173,9 +182,8 @@ def _refine(x: NDArray[np.float64], start: int, sample_rate_hz: int, preset: Ons
     level strays above the threshold long before the level itself does. From there the onset moves
     back over a dip in which neither falls to the noise, which is a wave near its zero crossing.
     """
-    assert preset.short_time_ms is not None
     threshold, window = preset.threshold_power, preset.window_samples(sample_rate_hz)
-    short = max(_MIN_SHORT_TIME_SAMPLES, round(preset.short_time_ms * sample_rate_hz / 1000))
+    short = preset.short_samples(sample_rate_hz)
     begin = max(0, start - window)
     power = np.square(x[begin : start + 2 * window] - _offset(x, start, window, short))
     at = np.arange(start, min(start + window, len(x))) - begin

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from analysis.onset import DEFAULT as LEVEL_RULE
@@ -145,8 +144,10 @@ def _voiced(samples: FloatArray, starts: NDArray[np.int64], shape: _Shape) -> ND
     periodic signal has 1 at its period however long that is (Boersma, 1993). A band that ends below
     half the number of lags needs no more of them, whatever the sample rate is.
     """
-    rows = sliding_window_view(samples, shape.frame)[starts]  # [frames, samples]
-    whole = np.fft.rfft(rows * shape.window, shape.spectrum, axis=1)
+    frames = np.zeros((len(starts), shape.spectrum))  # [frames, samples, then zeros]
+    rows = samples[starts[:, None] + np.arange(shape.frame)]
+    np.multiply(rows, shape.window, out=frames[:, : shape.frame])
+    whole = np.fft.rfft(frames, axis=1)
     band = np.abs(whole[:, shape.bins]) ** 2
     total = band.sum(axis=1)
     # A bin and its mirror image: twice the one-sided sum.
@@ -168,10 +169,10 @@ def _voiced(samples: FloatArray, starts: NDArray[np.int64], shape: _Shape) -> ND
 def _of_strongest_line(band: NDArray[np.float64], shape: _Shape) -> NDArray[np.float64]:
     """Each frame's power within 60 Hz of its strongest line."""
     half = round(_LINE_HALF_WIDTH_HZ / shape.bin_hz)
-    around = band.argmax(axis=1)[:, None] + np.arange(-half, half + 1)
-    is_inside = (around >= 0) & (around < band.shape[1])
-    near = np.take_along_axis(band, np.where(is_inside, around, 0), axis=1)
-    return np.asarray((near * is_inside).sum(axis=1))
+    wide = np.zeros((len(band), band.shape[1] + 2 * half))
+    wide[:, half : half + band.shape[1]] = band
+    around = band.argmax(axis=1)[:, None] + np.arange(2 * half + 1)
+    return np.asarray(wide[np.arange(len(band))[:, None], around].sum(axis=1))
 
 
 def _with_its_consonant(samples: FloatArray, sample_rate_hz: int, voiced: int) -> int:
