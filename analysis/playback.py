@@ -249,17 +249,19 @@ class _Replay:
         self.media_before: list[int] = []
 
     def take(self, index: int, arrival: MediaArrival, rate: int) -> None:
-        due_ticks = self.shift + self.media * _NS_PER_S
+        media_ticks, shift = self.media * _NS_PER_S, self.shift
+        due_ns = _round_div(shift + media_ticks, rate)
         is_playable = arrival.num_samples > 0
         if is_playable:
             if self.first_ns is None:
                 self.first_ns = arrival.arrival_ns
             else:
                 self._wait(index, arrival, rate)
-            behind = (arrival.arrival_ns - self.first_ns) * rate - self.media * _NS_PER_S
+            behind = (arrival.arrival_ns - self.first_ns) * rate - media_ticks
             self.required = max(self.required, behind)
-        self.play_ns.append(_round_div(self.shift + self.media * _NS_PER_S, rate))
-        self.due_ns.append(_round_div(due_ticks, rate) if is_playable else None)
+        is_late = self.shift != shift
+        self.play_ns.append(_round_div(self.shift + media_ticks, rate) if is_late else due_ns)
+        self.due_ns.append(due_ns if is_playable else None)
         self.media_before.append(self.media)
         self.media += arrival.num_samples
 
