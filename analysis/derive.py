@@ -12,70 +12,31 @@ from __future__ import annotations
 
 import hashlib
 import json
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from analysis.codecs import decoder_version
+from analysis.derive_parts import MIN_PART, derive_in_parts
+from analysis.derived_rows import DerivedTables, context_of, derive_records
 from analysis.errors import RunDataError
 from analysis.metrics import request_metrics
-from analysis.stamps import stamp_rule
-from analysis.view import AnalysisContext, AnalysisSettings, RequestView, view_request
-from harness.records import RequestRecord, RunRecord
+from analysis.view import AnalysisSettings
+from harness.records import RunStatus
 from harness.store import StoredRun, open_run
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = [
-    "DERIVED_DIR",
-    "DerivedRun",
-    "context_of",
-    "derive_records",
-    "derive_run",
-    "load_derived",
-]
+__all__ = ["DERIVED_DIR", "DerivedRun", "derive_run", "load_derived"]
 
 DERIVED_DIR = "derived"
 _METADATA_KEY = b"earwitness.derived"
 _SCHEMA_VERSION = 1
-
-_REQUEST_FIELDS = (
-    ("request_id", pa.string()),
-    ("point_id", pa.string()),
-    ("phase", pa.string()),
-    ("index", pa.int64()),
-    ("outcome", pa.string()),
-    ("outcome_reason", pa.string()),
-    ("note", pa.string()),
-    ("sample_rate_hz", pa.int32()),
-    ("channels", pa.int32()),
-    ("num_samples", pa.int64()),
-    ("duration_basis", pa.string()),
-    ("onset_sample", pa.int64()),
-    ("comparison_onset_sample", pa.int64()),
-    ("playback_start_ns", pa.int64()),
-    ("playback_end_ns", pa.int64()),
-    ("is_incremental", pa.bool_()),
-)
-_CHUNK_FIELDS = (
-    ("request_id", pa.string()),
-    ("seq", pa.int32()),
-    ("num_samples", pa.int64()),
-    ("duration_ns", pa.int64()),
-    ("duration_basis", pa.string()),
-    ("uncertainty_ns", pa.int64()),
-    ("due_ns", pa.int64()),
-    ("slack_ns", pa.int64()),
-    ("play_ns", pa.int64()),
-    ("stall_ns", pa.int64()),
-    ("is_undecided", pa.bool_()),
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,36 +52,13 @@ class DerivedRun:
     settings: AnalysisSettings
 
 
-@dataclass(slots=True)
-class _Columns:
-    """Column lists that grow by rows."""
-
-    fields: tuple[tuple[str, pa.DataType], ...]
-    values: dict[str, list[Any]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.values = {name: [] for name, _ in self.fields}
-
-    def add(self, row: Mapping[str, Any]) -> None:
-        for name, column in self.values.items():
-            column.append(row[name])
-
-    def extend(self, columns: Mapping[str, Sequence[Any]]) -> None:
-        for name, column in self.values.items():
-            column.extend(columns[name])
-
-    def table(self) -> pa.Table:
-        return pa.table(
-            {name: pa.array(self.values[name], type=kind) for name, kind in self.fields}
-        )
-
-
 def derive_run(
     folder: Path,
     *,
     settings: AnalysisSettings | None = None,
     is_stored: bool = True,
-    on_progress: Callable[[int], None] | None = None,
+    num_processes: int = 1,
+    on_progress: Callable[[int, int], None] | None = None,
 ) -> DerivedRun:
     """Derive every request and chunk of a run.
 
@@ -128,7 +66,9 @@ def derive_run(
         folder: a run folder; one that is still being written is read as far as it goes.
         settings: how to read it; the default ones if None.
         is_stored: write `derived/`. False answers "what if" questions and leaves it alone.
-        on_progress: told the number of requests done, now and then.
+        num_processes: that may share the work of a long run. More than one are spawned, so a
+            script that asks for them must be importable (`if __name__ == "__main__"`).
+        on_progress: told (requests done, requests in all), now and then.
 
     Raises:
         RunFolderError: no readable run folder.
@@ -142,10 +82,32 @@ def derive_run(
         if cached is not None:
             return cached
     _check_audio(run)
-    tables = derive_records(run.iter_records(), context_of(run.record, settings), on_progress)
+    tables = _derive(run, settings, num_processes=num_processes, on_progress=on_progress)
     if is_stored:
         _write(folder, tables, stamp)
     return DerivedRun(_frame(tables.requests), _frame(tables.chunks), settings)
+
+
+def _derive(
+    run: StoredRun,
+    settings: AnalysisSettings,
+    *,
+    num_processes: int,
+    on_progress: Callable[[int, int], None] | None,
+) -> DerivedTables:
+    request_ids = run.requests["request_id"].tolist()
+
+    def tell(num_done: int) -> None:
+        if on_progress is not None:
+            on_progress(num_done, len(request_ids))
+
+    # What is still being written would be another run to each of several readers.
+    is_shared = run.record.status is not RunStatus.RUNNING and len(request_ids) > 2 * MIN_PART
+    if num_processes > 1 and is_shared:
+        return derive_in_parts(
+            run.folder, settings, request_ids, num_processes=num_processes, on_progress=tell
+        )
+    return derive_records(run.iter_records(), context_of(run.record, settings), tell)
 
 
 def _check_audio(run: StoredRun) -> None:
@@ -166,114 +128,6 @@ def load_derived(folder: Path, *, settings: AnalysisSettings | None = None) -> D
     """
     settings = settings or AnalysisSettings()
     return _read_cached(folder, _stamp(open_run(folder), settings), settings)
-
-
-def context_of(run: RunRecord, settings: AnalysisSettings) -> AnalysisContext:
-    """Settings together with what the run says about its stamps and its text."""
-    pacing = run.scenario.get("text_pacing") or {}
-    return AnalysisContext(
-        settings=settings,
-        stamps=stamp_rule(run.clock),
-        is_incremental=pacing.get("mode", "whole") != "whole",
-    )
-
-
-# -- rows -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class DerivedTables:
-    """Arrow tables, not yet written."""
-
-    requests: pa.Table
-    chunks: pa.Table
-
-
-def derive_records(
-    records: Iterable[tuple[RequestRecord, bytes | None]],
-    context: AnalysisContext,
-    on_progress: Callable[[int], None] | None = None,
-) -> DerivedTables:
-    """Derive requests one by one; only numbers are kept, so a run need not fit into memory."""
-    metrics = request_metrics()
-    metric_fields = tuple((metric.name, pa.float64()) for metric in metrics)
-    requests = _Columns(_REQUEST_FIELDS + metric_fields)
-    chunks = _Columns(_CHUNK_FIELDS)
-    for num_done, (record, payload) in enumerate(records, start=1):
-        view = view_request(record, payload, context)
-        row = _request_row(view)
-        for metric in metrics:
-            row[metric.name] = metric.compute(view)
-        requests.add(row)
-        chunks.extend(_chunk_columns(view))
-        if on_progress is not None and num_done % 100 == 0:
-            on_progress(num_done)
-    return DerivedTables(requests.table(), chunks.table())
-
-
-def _request_row(view: RequestView) -> dict[str, Any]:
-    record, reply, timeline = view.record, view.reply, view.timeline
-    return {
-        "request_id": record.request_id,
-        "point_id": record.point_id,
-        "phase": record.phase.value,
-        "index": record.index,
-        "outcome": view.outcome.value,
-        "outcome_reason": view.reason,
-        "note": "; ".join(_notes(view)) or None,
-        "sample_rate_hz": reply.sample_rate_hz,
-        "channels": reply.channels,
-        "num_samples": reply.num_samples,
-        "duration_basis": None if reply.basis is None else reply.basis.value,
-        "onset_sample": None if view.onset is None else view.onset.sample,
-        "comparison_onset_sample": (
-            None if view.comparison_onset is None else view.comparison_onset.sample
-        ),
-        "playback_start_ns": None if timeline is None else timeline.start_ns,
-        "playback_end_ns": None if timeline is None else timeline.end_ns,
-        "is_incremental": view.context.is_incremental,
-    }
-
-
-def _notes(view: RequestView) -> Iterator[str]:
-    if view.reply.note is not None:
-        yield view.reply.note
-    if view.reply.audio is not None:
-        yield from view.reply.audio.notes
-
-
-def _chunk_columns(view: RequestView) -> dict[str, Sequence[Any]]:
-    """The chunks of a request, column by column: a long run has millions of them."""
-    reply, timeline, chunks = view.reply, view.timeline, view.record.chunks
-    nothing: tuple[None, ...] = (None,) * len(chunks)
-    counts = nothing if reply.samples_per_chunk is None else reply.samples_per_chunk
-    rate = reply.sample_rate_hz
-    columns: dict[str, Sequence[Any]] = {
-        "request_id": (view.record.request_id,) * len(chunks),
-        "seq": [chunk.seq for chunk in chunks],
-        "num_samples": counts,
-        "duration_ns": [
-            None if num is None or not rate else round(num * 1_000_000_000 / rate) for num in counts
-        ],
-        "duration_basis": (None if reply.basis is None else reply.basis.value,) * len(chunks),
-        "uncertainty_ns": view.uncertainty_ns,
-        **dict.fromkeys(("due_ns", "slack_ns", "play_ns", "stall_ns", "is_undecided"), nothing),
-    }
-    if timeline is not None:
-        min_ms = view.context.settings.underrun_min_ms
-        stalls = {stall.index: stall.length_ns for stall in timeline.stalls}
-        doubts = {stall.index for stall in timeline.undecided(min_ms=min_ms)}
-        begins, ends = timeline.media_before, (*timeline.media_before[1:], timeline.num_samples)
-        is_played = map(operator.lt, begins, ends)  # not what came when the listener was gone
-        places = [place if is_in else None for place, is_in in enumerate(is_played)]
-        columns |= {
-            "due_ns": timeline.due_ns,
-            "slack_ns": timeline.slack_ns,
-            "play_ns": [None if i is None else timeline.play_ns[i] for i in places],
-            "stall_ns": [None if i is None else stalls.get(i, 0) for i in places],
-            "is_undecided": [None if i is None else i in doubts for i in places],
-        }
-    return columns
 
 
 # -- files ----------------------------------------------------------------------------------------

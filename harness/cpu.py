@@ -8,8 +8,15 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["CpuMeter", "CpuTimes", "MachineTimes", "ThreadTimes", "read_machine_times",
-           "read_thread_times"]  # fmt: skip
+__all__ = [
+    "CpuMeter",
+    "CpuTimes",
+    "MachineTimes",
+    "ThreadTimes",
+    "num_usable_cores",
+    "read_machine_times",
+    "read_thread_times",
+]
 
 _TICK_NS = 1_000_000_000 // (os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100)
 _USAGE_OF = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)
@@ -104,3 +111,10 @@ def read_machine_times() -> MachineTimes | None:
     if len(values) < 8:
         return None
     return MachineTimes(sum(values[:8]) * _TICK_NS, values[7] * _TICK_NS)
+
+
+def num_usable_cores() -> int:
+    """Cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -39,6 +39,7 @@ from harness.cpu import (
     CpuTimes,
     MachineTimes,
     ThreadTimes,
+    num_usable_cores,
     read_machine_times,
     read_thread_times,
 )
@@ -321,15 +322,8 @@ def _shares(begin: _Usage, end: _Usage) -> dict[str, Any]:
         "run_delay": run_delay,
         "steal": steal,
         "threads": {name: round(share, 4) for name, share in busiest},
-        "num_cores": _num_cores(),
+        "num_cores": num_usable_cores(),
     }
-
-
-def _num_cores() -> int:
-    """Cores this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _rss_mb() -> float | None:

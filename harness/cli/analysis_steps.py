@@ -18,10 +18,12 @@ from harness.errors import MissingExtraError
 if TYPE_CHECKING:
     from analysis.compare import Comparison
     from analysis.report import Report
+    from analysis.view import AnalysisSettings
 
 __all__ = [
     "WordScoring",
     "analyse",
+    "measure",
     "print_comparison",
     "print_report",
     "require_whisper",
@@ -53,11 +55,28 @@ def analyse(folder: Path, *, words: WordScoring | None = None) -> Report:
     """
     from analysis.report import DEFAULT_FORMATS, load_report, write_formats
 
+    measure(folder)
     if words is not None:
         score_words(folder, words)
     report = load_report(folder)
     write_formats(report, DEFAULT_FORMATS)
     return report
+
+
+def measure(folder: Path, settings: AnalysisSettings | None = None) -> None:
+    """Derive every request on all cores, with a line of progress; what follows reads the result.
+
+    Raises:
+        AnalysisError: the folder cannot be analysed.
+        HarnessError: it is no run.
+    """
+    from analysis.derive import derive_run
+    from harness.cpu import num_usable_cores
+
+    line = CountLine("measuring replies", sys.stderr)
+    cores = num_usable_cores()
+    derive_run(folder, settings=settings, num_processes=cores, on_progress=line.show)
+    line.close()
 
 
 def require_whisper(remedy: str) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import platform
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -87,7 +86,9 @@ def findings() -> list[Finding]:
 
 
 def _machine() -> list[Finding]:
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    from harness.cpu import num_usable_cores
+
+    cores = num_usable_cores()
     return [
         Finding("machine", "python", None, platform.python_version()),
         Finding("machine", "system", None, f"{platform.system()} {platform.release()}"),
@@ -96,7 +97,7 @@ def _machine() -> list[Finding]:
             "cores",
             None,
             f"{cores} usable",
-            "client and server on the same cores make a run suspect" if (cores or 0) < 2 else "",
+            "client and server on the same cores make a run suspect" if cores < 2 else "",
         ),
     ]
 

@@ -117,6 +117,7 @@ class CountLine:
         self._stream = stream
         self._is_terminal = stream.isatty()
         self._is_open = False
+        self._num_told = 0
 
     def show(self, done: int, total: int) -> None:
         """So many are done."""
@@ -124,7 +125,8 @@ class CountLine:
         if self._is_terminal:
             self._stream.write(f"{_CLEAR}{text}")
             self._is_open = True
-        elif done * _NUM_TOLD // total > (done - 1) * _NUM_TOLD // total:
+        elif done * _NUM_TOLD // total > self._num_told:
+            self._num_told = done * _NUM_TOLD // total
             self._stream.write(f"{text}\n")
         self._stream.flush()
 
@@ -133,6 +135,7 @@ class CountLine:
         if self._is_open:
             self._stream.write("\n")
             self._stream.flush()
+        self._is_open, self._num_told = False, 0
 
 
 def _bar(share: float) -> str:

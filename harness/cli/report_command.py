@@ -17,7 +17,13 @@ from analysis.playback import IMMEDIATE, StartRule, buffer_ms, delay_ms
 from analysis.report import ReportSettings
 from analysis.report.render import FORMATS, load_report, write_formats
 from analysis.view import AnalysisSettings
-from harness.cli.analysis_steps import WordScoring, print_comparison, print_report, score_words
+from harness.cli.analysis_steps import (
+    WordScoring,
+    measure,
+    print_comparison,
+    print_report,
+    score_words,
+)
 
 __all__ = ["ReportRequest", "compare_reports", "make_report", "parse_formats", "parse_start"]
 
@@ -45,6 +51,7 @@ def make_report(request: ReportRequest) -> None:
     """
     formats = parse_formats(request.formats)
     analysis = AnalysisSettings(start=parse_start(request.start))
+    measure(request.folder, analysis)
     if request.words is not None:
         score_words(request.folder, request.words)
     report = load_report(request.folder, settings=request.settings, analysis=analysis)
@@ -72,6 +79,8 @@ def compare_reports(
     from analysis.report.comparison import load_comparison, write_comparison
 
     analysis = AnalysisSettings(start=parse_start(start))
+    for folder in folders:
+        measure(folder, analysis)
     compared = load_comparison(folders, settings=settings, analysis=analysis, is_forced=is_forced)
     written = write_comparison(compared, out)
     if is_json:

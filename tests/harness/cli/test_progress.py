@@ -123,3 +123,14 @@ def test_a_short_count_in_a_log_is_told_each_time():
         line.show(done, 3)
 
     assert 3 == len(stream.getvalue().splitlines())
+
+
+def test_a_count_in_steps_is_told_whenever_it_passes_an_eighth():
+    """Steps of 100 of 1,000 hit no eighth but 500 and 1,000."""
+    stream = _Stream(is_terminal=False)
+    line = CountLine("measuring", stream)
+    for done in range(100, 1_001, 100):
+        line.show(done, 1_000)
+
+    counts = [text.rsplit(" ", 1)[1] for text in stream.getvalue().splitlines()]
+    assert [f"{n}/1000" for n in (200, 300, 400, 500, 700, 800, 900, 1000)] == counts
