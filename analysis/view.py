@@ -29,7 +29,7 @@ from harness.records import RequestRecord, StampSource
 __all__ = ["AnalysisContext", "AnalysisSettings", "RequestView", "view_request"]
 
 # Raised whenever the same settings would give other numbers, so that stored results are redone.
-RULES_VERSION = 3
+RULES_VERSION = 4
 
 
 @dataclass(frozen=True, slots=True)
