@@ -7,12 +7,14 @@ import multiprocessing
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
 
 from analysis.derived_rows import DerivedTables, context_of, derive_records
+from analysis.errors import RunDataError
 from analysis.view import AnalysisSettings
 from harness.child import end_with_parent
 from harness.store import open_run
@@ -46,6 +48,7 @@ def derive_in_parts(
 
     Raises:
         RunFolderError: the folder cannot be read.
+        RunDataError: a process was ended from outside, as for want of memory.
     """
     share = math.ceil(len(request_ids) / (num_processes * _PARTS_PER_PROCESS))
     size = max(min_part, share)
@@ -62,6 +65,11 @@ def derive_in_parts(
             found.append(tables)
             if on_progress is not None:
                 on_progress(sum(each.requests.num_rows for each in found))
+    except BrokenProcessPool:
+        raise RunDataError(
+            f"{folder}: a process that measured a part of it was ended from outside; is there"
+            " memory enough? Try again with one core: taskset -c 0 earwitness report ..."
+        ) from None
     finally:
         pool.shutdown(cancel_futures=True)
     return DerivedTables(

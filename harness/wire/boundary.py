@@ -11,11 +11,12 @@ __all__ = ["FrameBoundary", "RecordBoundary"]
 _RECORD_HEADER_BYTES = 5
 _FRAME_HEADER_BYTES = 2
 _MASK_BYTES = 4
+_EXTRA_LENGTH_BYTES = {126: 2, 127: 8}
 _HEAD_END = b"\r\n\r\n"
 
 
-class RecordBoundary:
-    """Follows the records of a TLS stream."""
+class _Units:
+    """Follows units that each begin with a header which tells how much comes after it."""
 
     __slots__ = ("_header", "_left")
 
@@ -23,8 +24,16 @@ class RecordBoundary:
         self._header = b""
         self._left = 0
 
+    def _header_length(self, header: bytes) -> int:
+        """How long a header is, as far as its first bytes tell."""
+        raise NotImplementedError
+
+    def _rest_length(self, header: bytes) -> int:
+        """What comes after a whole header."""
+        raise NotImplementedError
+
     def feed(self, data: bytes) -> bool:
-        """Whether the stream so far ends with a whole record."""
+        """Whether the stream so far ends with a whole unit."""
         position, end = 0, len(data)
         while position < end:
             if self._left:
@@ -32,25 +41,37 @@ class RecordBoundary:
                 self._left -= step
                 position += step
                 continue
-            missing = _RECORD_HEADER_BYTES - len(self._header)
+            missing = self._header_length(self._header) - len(self._header)
             self._header += data[position : position + missing]
             position += missing
-            if len(self._header) == _RECORD_HEADER_BYTES:
-                self._left = int.from_bytes(self._header[3:], "big")
+            if len(self._header) == self._header_length(self._header):
+                self._left = self._rest_length(self._header)
                 self._header = b""
         return not self._left and not self._header
 
 
-class FrameBoundary:
+class RecordBoundary(_Units):
+    """Follows the records of a TLS stream."""
+
+    __slots__ = ()
+
+    def _header_length(self, header: bytes) -> int:
+        del header  # all are of one length
+        return _RECORD_HEADER_BYTES
+
+    def _rest_length(self, header: bytes) -> int:
+        return int.from_bytes(header[3:], "big")
+
+
+class FrameBoundary(_Units):
     """Follows the answer to a WebSocket handshake, and the frames behind it."""
 
-    __slots__ = ("_header", "_is_open", "_left", "_tail")
+    __slots__ = ("_is_open", "_tail")
 
     def __init__(self) -> None:
+        super().__init__()
         self._is_open = False
         self._tail = b""
-        self._header = b""
-        self._left = 0
 
     def feed(self, data: bytes) -> bool:
         """Whether the stream so far ends with the whole answer, or with a whole frame."""
@@ -58,33 +79,17 @@ class FrameBoundary:
             head, end, data = (self._tail + data).partition(_HEAD_END)
             self._is_open = bool(end)
             self._tail = head[1 - len(_HEAD_END) :]
-        position, end_at = 0, len(data)
-        while position < end_at:
-            if self._left:
-                step = min(self._left, end_at - position)
-                self._left -= step
-                position += step
-                continue
-            missing = _header_length(self._header) - len(self._header)
-            self._header += data[position : position + missing]
-            position += missing
-            if len(self._header) == _header_length(self._header):
-                self._left = _payload_length(self._header)
-                self._header = b""
-        return self._is_open and not self._left and not self._header
+        return super().feed(data) and self._is_open
 
+    def _header_length(self, header: bytes) -> int:
+        if len(header) < _FRAME_HEADER_BYTES:
+            return _FRAME_HEADER_BYTES
+        mask = _MASK_BYTES if header[1] & 0x80 else 0
+        return _FRAME_HEADER_BYTES + _EXTRA_LENGTH_BYTES.get(header[1] & 0x7F, 0) + mask
 
-def _header_length(header: bytes) -> int:
-    """How long a frame's header is, as far as its first bytes tell."""
-    if len(header) < _FRAME_HEADER_BYTES:
-        return _FRAME_HEADER_BYTES
-    mask = _MASK_BYTES if header[1] & 0x80 else 0
-    return _FRAME_HEADER_BYTES + {126: 2, 127: 8}.get(header[1] & 0x7F, 0) + mask
-
-
-def _payload_length(header: bytes) -> int:
-    short = header[1] & 0x7F
-    width = {126: 2, 127: 8}.get(short, 0)
-    if not width:
-        return short
-    return int.from_bytes(header[_FRAME_HEADER_BYTES : _FRAME_HEADER_BYTES + width], "big")
+    def _rest_length(self, header: bytes) -> int:
+        short = header[1] & 0x7F
+        width = _EXTRA_LENGTH_BYTES.get(short, 0)
+        if not width:
+            return short
+        return int.from_bytes(header[_FRAME_HEADER_BYTES : _FRAME_HEADER_BYTES + width], "big")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
 
-from analysis import derive
+from analysis import derive, derive_parts
 from analysis.derive import derive_run
 from analysis.derive_parts import derive_in_parts
 from analysis.derived_rows import context_of, derive_records
+from analysis.errors import RunDataError
 from analysis.view import AnalysisSettings
 from harness.records import RunStatus
 from harness.store import open_run
@@ -46,6 +48,20 @@ def test_parts_together_are_the_whole(tmp_path):
     assert whole.requests.equals(parts.requests)
     assert whole.chunks.equals(parts.chunks)
     assert [2, 4, 6, 8, 9] == told
+
+
+def test_a_process_that_was_ended_is_one_line(tmp_path, monkeypatch):
+    """The system takes memory back from whoever holds most: no fault of the run's."""
+
+    class Ended(derive_parts.ProcessPoolExecutor):
+        def map(self, *_):
+            raise BrokenProcessPool
+
+    monkeypatch.setattr(derive_parts, "ProcessPoolExecutor", Ended)
+    folder = long_run(tmp_path)
+
+    with pytest.raises(RunDataError, match="was ended from outside"):
+        derive_in_parts(folder, AnalysisSettings(), ids_of(folder), num_processes=2)
 
 
 @pytest.fixture
